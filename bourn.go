@@ -8,6 +8,7 @@ package bourn
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // An AgentName names an agent: a program with a profile, which runs under a seal.
@@ -51,7 +52,7 @@ func Printable(s string) string {
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); {
-		r, size := decodeRune(s[i:])
+		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == 0xfffd && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
@@ -65,4 +66,16 @@ func Printable(s string) string {
 		i += size
 	}
 	return b.String()
+}
+
+// hidden reports whether r is a C1 control or a format character that changes how
+// the text around it is shown (bidirectional overrides, zero-width characters, BOM,
+// line and paragraph separators), as in CVE-2021-42574.
+func hidden(r rune) bool {
+	switch {
+	case 0x80 <= r && r <= 0x9f, 0x200b <= r && r <= 0x200f, 0x2028 <= r && r <= 0x202e,
+		0x2060 <= r && r <= 0x2069, r == 0xfeff, r == 0x00ad, r == 0x061c, 0xe0000 <= r && r <= 0xe007f:
+		return true
+	}
+	return false
 }

@@ -1,0 +1,438 @@
+package policy
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Mechanisms that items name.
+const (
+	byNamespace = "namespace"
+	byLandlock  = "landlock"
+	bySeccomp   = "seccomp"
+	byMount     = "mount"
+	byRlimit    = "rlimit"
+	byLauncher  = "launcher"
+)
+
+// compiler gathers a plan; each method adds the items of one kind.
+type compiler struct {
+	req  *Request
+	plan Plan
+}
+
+// Compile decides the fate of everything that req asks for and returns the plan that
+// carries it out. It never fails: what cannot be had is an item that says so.
+func Compile(req *Request) *Plan {
+	c := &compiler{req: req}
+	c.plan.Command, c.plan.Limits, c.plan.Exec = req.Command, req.Limits, req.Exec
+	c.plan.GitUser = req.GitUser
+	if c.plan.Exec == "" {
+		c.plan.Exec = ExecAny
+	}
+	c.privatePlaces()
+	c.system()
+	c.grants()
+	c.spawnDirs()
+	c.sortBinds()
+	c.denies()
+	c.protects()
+	c.guards()
+	c.sockets()
+	c.environment()
+	c.limits()
+	c.defaults()
+	c.finish()
+	return &c.plan
+}
+
+func (c *compiler) add(it Item) int {
+	c.plan.Items = append(c.plan.Items, it)
+	return len(c.plan.Items) - 1
+}
+
+func (c *compiler) drop(kind Kind, target, from, reason string) int {
+	return c.add(Item{Kind: kind, Target: target, From: from, Fate: Dropped, Reason: reason})
+}
+
+func (c *compiler) keep(kind Kind, target, from string, by ...string) int {
+	return c.add(Item{Kind: kind, Target: target, From: from, Fate: Enforced, By: by})
+}
+
+func (c *compiler) privatePlaces() {
+	noexec := c.plan.Exec != ExecAny
+	for _, p := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
+		c.plan.Private = append(c.plan.Private, Private{Path: p, NoExec: noexec})
+	}
+	switch {
+	case c.req.AgentHome != "":
+		c.plan.Binds = append(c.plan.Binds, Bind{
+			Path: c.req.Home, Source: c.req.AgentHome, Dir: true, Write: true, NoExec: noexec, Item: -1})
+	case c.req.Home != "" && c.req.Home != "/":
+		c.plan.Private = append(c.plan.Private, Private{Path: c.req.Home, NoExec: noexec})
+	}
+}
+
+// system binds the system paths and toolchains and recreates the symlinks among them
+// (/bin → usr/bin on merged-usr hosts).
+func (c *compiler) system() {
+	for _, p := range c.req.System {
+		c.plan.Links = append(c.plan.Links, p.Links...)
+		if p.Symlink || c.covered(p.Real) {
+			continue
+		}
+		c.plan.Binds = append(c.plan.Binds, Bind{Path: p.Real, Dir: p.Dir, Object: p.Object, Item: -1})
+	}
+	for _, p := range c.req.Etc {
+		switch {
+		case p.Symlink && c.covered(p.Real):
+			c.plan.Links = append(c.plan.Links, p.Links...)
+		case p.Dir:
+			b := Bind{Path: p.Path, Dir: true, NoExec: true, Object: p.Object, Item: -1}
+			if p.Real != p.Path {
+				b.Source = p.Real
+			}
+			c.plan.Binds = append(c.plan.Binds, b)
+		default:
+			c.plan.Copies = append(c.plan.Copies, p.Path)
+		}
+	}
+}
+
+// covered reports whether a bind already shows p.
+func (c *compiler) covered(p string) bool {
+	return slices.ContainsFunc(c.plan.Binds, func(b Bind) bool { return b.Source == "" && under(p, b.Path) })
+}
+
+// grants takes write grants before read grants, so that a read grant inside a write
+// grant is seen to be covered, and shorter paths before longer ones.
+func (c *compiler) grants() {
+	for _, kind := range []Kind{KindWrite, KindRead} {
+		for _, i := range c.order(kind) {
+			g := c.req.Grants[i]
+			if reason := c.refusal(g); reason != "" {
+				c.drop(kind, g.Path, g.From, reason)
+				continue
+			}
+			item := c.keep(kind, g.Real, g.From, byNamespace, byLandlock)
+			c.plan.Items[item].Caveat = c.grantCaveat(g)
+			c.plan.Links = append(c.plan.Links, g.Links...)
+			if !c.shown(g.Real, kind == KindWrite) {
+				c.plan.Binds = append(c.plan.Binds, Bind{Path: g.Real, Dir: g.Dir, Write: kind == KindWrite,
+					NoExec: c.plan.Exec != ExecAny, Object: g.Object, Item: item})
+			}
+		}
+	}
+}
+
+// order returns the indices of the grants of one kind, shortest real path first; what
+// has the same path keeps its order.
+func (c *compiler) order(kind Kind) []int {
+	var ids []int
+	for i, g := range c.req.Grants {
+		if g.Kind == kind {
+			ids = append(ids, i)
+		}
+	}
+	sort.SliceStable(ids, func(a, b int) bool {
+		return len(c.req.Grants[ids[a]].Real) < len(c.req.Grants[ids[b]].Real)
+	})
+	return ids
+}
+
+// shown reports whether an earlier bind already gives as much at p.
+func (c *compiler) shown(p string, write bool) bool {
+	best, found := Bind{}, false
+	for _, b := range c.plan.Binds {
+		if under(p, b.Path) && (!found || len(b.Path) >= len(best.Path)) {
+			best, found = b, true
+		}
+	}
+	for _, d := range c.plan.Private {
+		if under(p, d.Path) && len(d.Path) > len(best.Path) {
+			return false
+		}
+	}
+	if !found || best.Source != "" {
+		return false
+	}
+	// A read grant of something in a system path may still widen what may be executed;
+	// system paths are executable already, so it adds nothing.
+	return best.Write || !write
+}
+
+// refusal returns why a grant has no effect, or "".
+func (c *compiler) refusal(g Grant) string {
+	switch {
+	case g.Err != "":
+		return g.Err
+	case g.Foul != "":
+		return fmt.Sprintf("%s is a symlink inside a write grant, and those are never followed", g.Foul)
+	case !g.Exists:
+		return "path does not exist on disk"
+	case !g.Fresh && g.Real != g.Path:
+		return "now resolves to " + g.Real
+	}
+	if row, ok := protection(g.Real, g.Kind, c.req); ok {
+		return "protected: " + row.Reason
+	}
+	if reason := Broad(g.Real, c.req.Homes); reason != "" {
+		return reason
+	}
+	for _, d := range c.req.Denies {
+		if p, ok := d.closes(g.Real); ok {
+			return "denied by " + p
+		}
+	}
+	return ""
+}
+
+// Refusal returns why a grant of this kind to a path could never have an effect on
+// this host, whatever else the profile says: it is protected or too broad. Else "".
+func (req *Request) Refusal(kind Kind, real string) string {
+	if row, ok := protection(real, kind, req); ok {
+		return "protected, it can never be granted: " + row.Reason
+	}
+	return Broad(real, req.Homes)
+}
+
+// closes reports whether p lies under something that d denies, and what that is.
+func (d *Deny) closes(p string) (string, bool) {
+	if !d.Glob || d.Exists {
+		for _, at := range []string{d.Place.Path, d.Real} {
+			if at != "" && under(p, at) {
+				return at, true
+			}
+		}
+	}
+	for _, m := range d.Matches {
+		if under(p, m.Real) || under(p, m.Path) {
+			return m.Path, true
+		}
+	}
+	for _, m := range d.More {
+		if under(p, m.Real) {
+			return m.Path, true
+		}
+	}
+	return "", false
+}
+
+func (c *compiler) grantCaveat(g Grant) string {
+	if !g.Dir && g.Kind == KindWrite {
+		return "a program that replaces the file by rename gets EBUSY: grant " + path.Dir(g.Real) + " instead"
+	}
+	if !g.Dir {
+		return "when the host replaces the file, the old content stays visible until the next start"
+	}
+	return ""
+}
+
+func (c *compiler) spawnDirs() {
+	for _, i := range c.order(KindSpawnDir) {
+		g := c.req.Grants[i]
+		if reason := c.refusal(g); reason != "" {
+			c.drop(KindSpawnDir, g.Path, g.From, reason)
+			continue
+		}
+		at, write, ok := c.holder(g.Real)
+		switch {
+		case !g.Dir:
+			c.drop(KindSpawnDir, g.Path, g.From, "not a directory")
+			continue
+		case !ok:
+			c.drop(KindSpawnDir, g.Path, g.From, "must also be readable or writable: no grant covers it")
+			continue
+		case c.plan.Exec == ExecNone:
+			c.drop(KindSpawnDir, g.Path, g.From, "processes.mode is none: only system paths may execute")
+			continue
+		}
+		item := c.keep(KindSpawnDir, g.Real, g.From, byMount, byLandlock)
+		if c.plan.Exec == ExecAny {
+			c.plan.Items[item].Caveat = "processes.mode is any: every grant may execute"
+			continue
+		}
+		if at != g.Real {
+			c.plan.Items[item].Caveat = "a rename or link between it and the rest of " + at + " crosses a mount (EXDEV)"
+		}
+		c.plan.Binds = slices.DeleteFunc(c.plan.Binds, func(b Bind) bool { return b.Path == g.Real && b.Source == "" })
+		c.plan.Binds = append(c.plan.Binds, Bind{Path: g.Real, Dir: true, Write: write, Object: g.Object, Item: item})
+	}
+}
+
+// holder returns the user's grant that shows p, and whether it is writable.
+func (c *compiler) holder(p string) (at string, write, ok bool) {
+	for _, b := range c.plan.Binds {
+		if b.Item >= 0 && under(p, b.Path) && len(b.Path) >= len(at) {
+			at, write, ok = b.Path, b.Write, true
+		}
+	}
+	return at, write, ok
+}
+
+// sortBinds orders binds so that a parent is attached before its children, whatever
+// its kind; two binds of one path keep the later (stronger) one.
+func (c *compiler) sortBinds() {
+	sort.SliceStable(c.plan.Binds, func(i, j int) bool { return c.plan.Binds[i].Path < c.plan.Binds[j].Path })
+	byPath := map[string]int{}
+	var out []Bind
+	for _, b := range c.plan.Binds {
+		if i, ok := byPath[b.Path]; ok {
+			b.Write = b.Write || out[i].Write
+			b.NoExec = b.NoExec && out[i].NoExec
+			out[i] = b
+			continue
+		}
+		byPath[b.Path] = len(out)
+		out = append(out, b)
+	}
+	c.plan.Binds = out
+}
+
+func (c *compiler) environment() {
+	for _, v := range c.req.Env {
+		if v.Missing {
+			c.drop(KindEnv, v.Name, v.From, "not set outside")
+			continue
+		}
+		c.plan.Env = append(c.plan.Env, v.Name+"="+v.Value)
+		if v.From != "" {
+			c.keep(KindEnv, v.Name, v.From, byLauncher)
+		}
+	}
+}
+
+func (c *compiler) defaults() {
+	c.keep(KindDefault, "files: everything else is absent", "default", byNamespace, byLandlock)
+	c.keep(KindDefault, "system paths and toolchains: read and execute", "default", byNamespace, byLandlock)
+	c.keep(KindDefault, "network: everything is refused but the run's own loopback", "default", byNamespace, bySeccomp)
+	c.keep(KindDefault, "processes outside: neither seen nor signalled", "default", byNamespace, byLandlock)
+	c.keep(KindDefault, "environment: built, not inherited", "default", byLauncher)
+	if c.plan.Exec != ExecAny {
+		item := c.keep(KindDefault, "execution outside system paths and spawn dirs is refused", "default", byMount, byLandlock)
+		c.plan.Items[item].Caveat = "interpreters and memfd are not covered"
+	}
+}
+
+// finish settles what depends on everything else: where the command starts, the
+// lexical aliases that must not hide a bind, and the order of masks.
+func (c *compiler) finish() {
+	c.plan.Cwd = c.req.Home
+	if _, shown := c.plan.view(c.req.Cwd); shown {
+		c.plan.Cwd = c.req.Cwd
+	}
+	if c.plan.Cwd == "" {
+		c.plan.Cwd = "/"
+	}
+	c.plan.Links = c.usableLinks()
+	sort.SliceStable(c.plan.Masks, func(i, j int) bool { return c.plan.Masks[i].Path < c.plan.Masks[j].Path })
+	c.plan.Masks = outermost(c.plan.Masks)
+	sort.SliceStable(c.plan.Guards, func(i, j int) bool { return c.plan.Guards[i].Path < c.plan.Guards[j].Path })
+}
+
+// usableLinks keeps the symlinks that lie outside every bind (inside one they are
+// there already) and do not stand where a bind or a parent of one must be.
+func (c *compiler) usableLinks() []Link {
+	var out []Link
+	seen := map[string]bool{}
+	for _, l := range c.plan.Links {
+		blocked := seen[l.At] || slices.ContainsFunc(c.plan.Binds, func(b Bind) bool {
+			return under(l.At, b.Path) && b.Source == "" || under(b.Path, l.At)
+		})
+		if blocked || under(l.At, "/proc") || under(l.At, "/dev") || under(l.At, "/run") {
+			continue
+		}
+		seen[l.At] = true
+		out = append(out, l)
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].At < out[j].At })
+	return out
+}
+
+// outermost drops masks that lie under another one: nothing below a mask is reachable.
+// The input is sorted by path.
+func outermost(masks []Mask) []Mask {
+	var out []Mask
+	dirs := map[string]bool{}
+	for _, m := range masks {
+		hidden := false
+		for p := m.Path; p != "/" && !hidden; p = path.Dir(p) {
+			hidden = dirs[p]
+		}
+		if hidden {
+			continue
+		}
+		dirs[m.Path] = true
+		out = append(out, m)
+	}
+	return out
+}
+
+// view returns what shows p inside, by the longest path: a bind or a private place.
+func (p *Plan) view(at string) (Bind, bool) {
+	best, found := Bind{}, false
+	for _, b := range p.Binds {
+		if under(at, b.Path) && (!found || len(b.Path) >= len(best.Path)) {
+			best, found = b, true
+		}
+	}
+	for _, d := range p.Private {
+		if under(at, d.Path) && (!found || len(d.Path) > len(best.Path)) {
+			best, found = Bind{Path: d.Path, Dir: true, Write: true, NoExec: d.NoExec, Item: -1, Source: privateSource}, true
+		}
+	}
+	return best, found
+}
+
+// privateSource marks the view of a private place: what stands there is not the host's.
+const privateSource = "private"
+
+// private reports whether b is a place of the run's own in memory.
+func (b Bind) private() bool { return b.Source == privateSource }
+
+func (c *compiler) limits() {
+	l := c.req.Limits
+	if l.Memory > 0 {
+		item := c.keep(KindLimit, fmt.Sprintf("memory %d bytes", l.Memory), "profile", byRlimit)
+		c.plan.Items[item].Caveat = "per process (RLIMIT_DATA), not for the whole run"
+	}
+	if l.Processes > 0 {
+		c.keep(KindLimit, fmt.Sprintf("processes %d", l.Processes), "profile", byRlimit)
+	}
+	if l.OpenFiles > 0 {
+		item := c.keep(KindLimit, fmt.Sprintf("open files %d", l.OpenFiles), "profile", byRlimit)
+		c.plan.Items[item].Caveat = "per process"
+	}
+	if l.Time > 0 {
+		c.keep(KindLimit, "time "+l.Time.String(), "profile", byLauncher)
+	}
+}
+
+func (c *compiler) sockets() {
+	for _, s := range c.req.Sockets {
+		v, ok := c.plan.view(s)
+		if !ok || v.Source != "" || v.Item < 0 {
+			continue
+		}
+		if masked := c.plan.masked(s); masked {
+			continue
+		}
+		item := c.keep(KindUnix, s, c.plan.Items[v.Item].From, byNamespace)
+		c.plan.Items[item].Caveat = "a socket of the host that lies in a grant: it can be connected to; deny it to close it"
+	}
+}
+
+// masked reports whether p lies under a mask.
+func (p *Plan) masked(at string) bool {
+	return slices.ContainsFunc(p.Masks, func(m Mask) bool { return under(at, m.Path) })
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,141 @@
+// Package policy turns what a run asks for and what the host says of it into a plan:
+// every item with its fate, and the operations that install it. It is pure: the same
+// request gives the same plan, nothing is opened and nothing is changed.
+//
+//	profile, flags ─┐
+//	host facts ─────┼─→ Compile ─→ Plan ─→ (launch installs it) ─→ report
+//	host features ──┘
+//
+// Precedence: a protected path can never be granted; a deny closes everything below
+// it, whatever is granted there; a write grant includes reading; of two grants the
+// longer path decides, except that a read grant inside a write grant stays writable.
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sort"
+)
+
+// A Plan is what a seal installs. Paths are canonical, parents stand before children.
+type Plan struct {
+	Items []Item
+
+	Binds   []Bind
+	Private []Private
+	Links   []Link // symlinks made in the root
+	Copies  []string
+	Stubs   []string // missing denied paths in private places: created there and masked
+	Masks   []Mask
+	Guards  []Guard
+	Watches []Watch
+	Late    []Late
+
+	Exec    ExecMode
+	Command []string
+	Cwd     string
+	Env     []string
+	Limits  Limits
+	GitUser string
+}
+
+// A Bind shows a host path at the same place inside.
+type Bind struct {
+	Path   string
+	Dir    bool
+	Write  bool
+	NoExec bool
+	Source string // where it comes from, "" for Path itself
+	Object Object
+	Item   int // the item it carries out, -1 for none
+}
+
+// A Private place is an empty, writable directory in memory, for this run alone.
+type Private struct {
+	Path   string
+	NoExec bool
+}
+
+// A Mask closes an object.
+type Mask struct {
+	Path   string
+	Dir    bool
+	Empty  bool
+	Object Object
+	Item   int
+}
+
+// A Guard makes an object read-only inside a writable tree. A pin is a guard that
+// stays writable: it only keeps the name.
+type Guard struct {
+	Path   string
+	Dir    bool
+	Pin    bool
+	Object Object
+	Item   int
+}
+
+// A Watch asks for a mask as soon as something appears: Name in Dir, or whatever
+// matches Pattern below Dir. A guard is renewed as a guard.
+type Watch struct {
+	Dir     string
+	Name    string
+	Pattern string
+	Empty   bool
+	Guard   bool
+	Item    int
+}
+
+// A Late place did not exist at the start and is looked for when the run ends.
+type Late struct{ Path, Reason string }
+
+// Backend names what keeps a sealed run on Linux.
+const Backend = "linux-namespace+landlock"
+
+// A State says whether a sandbox holds.
+type State string
+
+const (
+	StateEnforcing  State = "enforcing"
+	StateAdvisory   State = "advisory"
+	StateNotRunning State = "not_running"
+	StateUnknown    State = "unknown"
+)
+
+// A Sandbox is the header of a report: whether the kernel keeps it, and by what.
+type Sandbox struct {
+	State   State  `json:"state"`
+	Backend string `json:"backend"`
+}
+
+// Generation is the SHA-256, in hex, over backend, state and every deny and protect
+// item: a start with the same ones keeps it, and an added grant does not change it.
+func Generation(sandbox Sandbox, items []Item) string {
+	var lines []string
+	for _, it := range items {
+		if it.Kind == KindDeny || it.Kind == KindProtect {
+			lines = append(lines, fmt.Sprintf("%q %q %q", it.Kind, it.Target, it.Fate))
+		}
+	}
+	sort.Strings(lines)
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q\n", sandbox.Backend, sandbox.State)
+	for _, l := range lines {
+		fmt.Fprintln(h, l)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// AsRecorded returns items as they are while nothing runs: what would be enforced is
+// recorded, what would be dropped stays dropped with its reason.
+func AsRecorded(items []Item) []Item {
+	out := make([]Item, len(items))
+	for i, it := range items {
+		if it.Fate == Enforced {
+			it.Fate = Recorded
+		}
+		out[i] = it
+	}
+	return out
+}

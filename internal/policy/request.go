@@ -1,0 +1,135 @@
+package policy
+
+import "time"
+
+// A Request is everything that a run asks for, with the host's facts about each
+// path attached. It is the input of [Compile] and holds no open descriptor.
+type Request struct {
+	Agent   string // the agent's name, "" for a run without one
+	Command []string
+	Cwd     string // where the command starts, canonical
+	CwdName string // the same as the person spelled it ($PWD), "" when equal
+
+	Home      string // the person's home directory; it keeps its path inside
+	AgentHome string // what stands there; "" means an empty one in memory
+	BournDir  string // $BOURN_HOME, canonical
+	Program   string // the bourn program itself, canonical
+
+	Grants []Grant
+	Denies []Deny
+	System []Place // system paths and toolchains of this host, each existing
+	Etc    []Place // the named entries of /etc that exist
+	Homes  []string
+	// Guarded lists the write-protected places inside write grants.
+	Guarded []Guarded
+	// Foreign lists mounts of kernel file systems that lie inside grants.
+	Foreign []Place
+	Sockets []string // bound unix sockets by path (/proc/net/unix)
+
+	Exec     ExecMode
+	Env      []EnvVar
+	Limits   Limits
+	Advisory bool   // fail_closed_on_sandbox_error is false
+	GitUser  string // lines for /etc/gitconfig that carry the person's name and address
+	Terminal bool
+}
+
+// A Place is what the host says of one path.
+type Place struct {
+	Path     string // as declared, absolute
+	Real     string // the path without symlinks; of a missing path, as far as it exists
+	Exists   bool
+	Dir      bool
+	Symlink  bool   // the last component itself is a symlink
+	Ancestor string // the nearest existing ancestor of Real, when it is missing
+	Object   Object
+	Nlink    uint64
+	Links    []Link // the symlinks followed on the way, in order
+	Err      string // why the host could not say
+}
+
+// An Object identifies a file system object across renames: device, inode and, where
+// the file system keeps it, the time of birth (statx(2)), which an inode that is used
+// again does not share.
+type Object struct {
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+	Born int64  `json:"born,omitempty"`
+}
+
+// A Link is a symlink that was followed.
+type Link struct{ At, Target string }
+
+// A Grant asks for a path to be readable, writable or executable.
+type Grant struct {
+	Kind Kind // KindRead, KindWrite or KindSpawnDir
+	From string
+	// Fresh says that the path was given for this run alone and is resolved now. A
+	// grant from a profile stores its real path; one that resolves elsewhere is dropped.
+	Fresh bool
+	// Foul names a followed symlink that lies under a write grant of some agent.
+	Foul string
+	Place
+}
+
+// A Deny asks for a path, or for everything that a pattern matches, to be closed.
+type Deny struct {
+	Pattern string
+	From    string
+	Style   Style
+	Glob    bool
+	Place           // of a literal path
+	Matches []Place // of a pattern
+	Dirs    []string
+	// More lists further names of the same objects, each with the reason why it is one.
+	More []Alias
+	// Blind lists directories that could not be searched.
+	Blind []string
+}
+
+// An Alias is another path by which a denied object can be reached.
+type Alias struct {
+	Place
+	Why string
+}
+
+// A Style says what stands in the place of a denied directory.
+type Style string
+
+const (
+	// StyleNone refuses everything: mode 000.
+	StyleNone Style = ""
+	// StyleEmpty shows an empty directory that cannot be written.
+	StyleEmpty Style = "empty"
+)
+
+// A Guarded place is writable by nobody inside, since it runs code on the host later.
+type Guarded struct {
+	Place
+	Pin    string // the config directory that holds it and must not be renamed, or ""
+	Reason string
+}
+
+// An ExecMode says what may be executed.
+type ExecMode string
+
+const (
+	ExecAny       ExecMode = "any"       // system paths, every grant, TMPDIR
+	ExecAllowlist ExecMode = "allowlist" // system paths and spawn dirs
+	ExecNone      ExecMode = "none"      // system paths
+)
+
+// An EnvVar is one variable of the built environment.
+type EnvVar struct {
+	Name, Value string
+	From        string // "" for those that every run has
+	Missing     bool   // asked for, and not set outside
+}
+
+// Limits bound a run; zero means no limit.
+type Limits struct {
+	Memory    int64 // bytes
+	Processes int
+	OpenFiles int
+	Time      time.Duration
+}
