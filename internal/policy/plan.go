@@ -139,3 +139,9 @@ func AsRecorded(items []Item) []Item {
 	}
 	return out
 }
+
+// Shared reports whether the place is one that programs expect to be shared: sticky,
+// writable by everyone.
+func (p Private) Shared() bool {
+	return p.Path == "/tmp" || p.Path == "/var/tmp" || p.Path == "/dev/shm"
+}

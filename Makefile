@@ -1,0 +1,89 @@
+# Bourn's build. `make help` lists what there is; `make up` is the way in.
+#
+# Needs a POSIX shell, git and Go 1.26 (scripts/go finds or fetches it). The tests
+# also use what CONTRIBUTING.md lists.
+
+SHELL       := /bin/sh
+GO          ?= $(CURDIR)/scripts/go
+PREFIX      ?=
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS     := -s -w -X main.version=$(VERSION)
+BUILD_FLAGS := -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+
+# The production binary: tests that seal a child drive it, because the race
+# detector needs cgo and cgo takes away the system calls on all threads.
+export BOURN_TEST_BINARY ?= $(CURDIR)/bin/bourn
+
+PKG      ?= ./...
+FUZZTIME ?= 20s
+SOAK     ?= 20
+SOAK_PKG ?= ./internal/sandbox/... ./internal/launch/... ./internal/run/...
+BENCH    ?=
+
+# Analysers, run from source at these versions; the go command keeps them cached.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ERRORLINT   := codeberg.org/polyfloyd/go-errorlint@v1.9.0
+EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.15.0
+
+# Enumerations that are not ours: nobody lists every errno in a switch.
+FOREIGN_ENUMS := ^(syscall|reflect|os|io/fs|net|net/http|go/[a-z]+|go\.yaml\.in/.*|golang\.org/.*)\.
+
+.PHONY: help up build install test check fmt vet lint tidy tree race bench-test bench fuzz soak clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+up: build install ## build, install, and show a sealed command on a real checkout
+	@scripts/example.sh bin/bourn
+
+build: ## build bin/bourn, static
+	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o bin/bourn ./cmd/bourn
+
+install: build ## install bin/bourn into PREFIX/bin, /usr/local/bin or ~/.local/bin
+	@scripts/install.sh bin/bourn '$(PREFIX)'
+
+test: build ## run the tests (PKG=./internal/policy for one package)
+	CGO_ENABLED=0 $(GO) test -shuffle=on $(PKG)
+
+check: fmt tree tidy vet lint test race bench-test ## everything that must pass before a change lands
+
+fmt: ## refuse Go files that gofmt would change
+	@bad=$$("$$(dirname "$$($(GO) which)")/gofmt" -l . ) || exit 1; \
+	 if [ -n "$$bad" ]; then echo "not as gofmt writes them:"; echo "$$bad"; exit 1; fi
+
+tree: ## refuse what must not be published: names of this machine, conflict markers
+	@scripts/check-tree
+
+tidy: ## refuse a go.mod or go.sum that does not say what the code uses
+	$(GO) mod tidy -diff
+
+vet: ## go vet for every system that Bourn is built for
+	GOOS=linux GOARCH=amd64 $(GO) vet ./...
+	GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
+	cd bench && $(GO) vet ./...
+
+lint: ## staticcheck, errorlint, and switches that forget a case
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(ERRORLINT) ./...
+	$(GO) run $(EXHAUSTIVE) -ignore-enum-types '$(FOREIGN_ENUMS)' ./...
+
+race: build ## the same tests under the race detector, where a C compiler is there
+	@if command -v cc >/dev/null 2>&1; then \
+	   set -x; CGO_ENABLED=1 $(GO) test -race $(PKG); \
+	 else echo "race: skipped, no C compiler"; fi
+
+bench-test: ## the benchmark's own tests
+	cd bench && $(GO) test ./...
+
+bench: build ## measure launches against the targets (BENCH='-rounds 60 launch')
+	cd bench && $(GO) run . $(BENCH)
+
+fuzz: ## run every fuzz target for FUZZTIME
+	@scripts/fuzz '$(GO)' $(FUZZTIME) $(PKG)
+
+soak: build ## repeat the sealing tests SOAK times, in a new order each time
+	for i in $$(seq $(SOAK)); do CGO_ENABLED=0 $(GO) test -count=1 -shuffle=on -failfast $(SOAK_PKG) || exit 1; done
+
+clean: ## remove what was built here
+	rm -rf bin coverage.out

@@ -1,0 +1,3 @@
+module bourn/bench
+
+go 1.26.0

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A table is a set of commands that are measured against each other.
+type table struct {
+	name     string
+	title    string
+	base     string // the command that ratios and differences are taken against
+	rounds   int    // at most so many rounds; 0 is no limit
+	commands []command
+	targets  []target
+	skipped  []string // peers that this machine does not have, and why
+	special  func(b *bench, rounds int) ([]row, error)
+}
+
+// A command is one row of a table.
+type command struct {
+	name string
+	args []string // args[0] is an absolute path
+	dir  string   // "" is the project
+	// refused is a command that must fail, and would succeed without the seal.
+	refused []string
+}
+
+// A target is what the project promises of one command. Zero fields promise
+// nothing.
+type target struct {
+	command  string
+	maxMS    float64 // median wall time
+	ratio    float64 // median of the ratios to the command against
+	extraMS  float64 // median of the differences to the command against
+	against  string
+	memoryMB float64
+}
+
+// A sample is one run of one command.
+type sample struct {
+	wall time.Duration
+	cpu  time.Duration // user and system, waited-for descendants included
+	rss  int64         // KiB, the peak of the largest process
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// measure runs the table: each command once to see that it works, the warm-up,
+// then the rounds.
+func (t *table) measure(b *bench, warmup, rounds int) (tableResult, error) {
+	result := tableResult{Name: t.name, Title: t.title, Base: t.base, Skipped: t.skipped}
+	if t.special != nil {
+		rows, err := t.special(b, rounds)
+		result.Rows, result.Skipped = rows, t.skipped
+		t.judge(&result, nil)
+		return result, err
+	}
+	if t.rounds > 0 {
+		rounds = min(rounds, t.rounds)
+	}
+	commands := t.working(b, &result)
+	samples := map[string][]sample{}
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // no collection in the timed part
+	result.Floor = procValue(os.Getpid(), "status", "VmHWM")
+	for round := range warmup + rounds {
+		for _, i := range rand.Perm(len(commands)) {
+			if b.interrupted.Load() {
+				return result, errInterrupted
+			}
+			s, err := b.once(commands[i])
+			if err != nil {
+				return result, fmt.Errorf("cannot run %s in round %d: %w", commands[i].name, round, err)
+			}
+			if round >= warmup {
+				samples[commands[i].name] = append(samples[commands[i].name], s)
+			}
+		}
+	}
+	for _, c := range commands {
+		result.Rows = append(result.Rows, summarise(c.name, samples[c.name], samples[t.base]))
+	}
+	t.judge(&result, samples)
+	return result, nil
+}
+
+// working returns the commands that run here and keep what they promise; the
+// others go to result, each with its reason.
+func (t *table) working(b *bench, result *tableResult) []command {
+	var commands []command
+	for _, c := range t.commands {
+		if out, err := b.try(c, c.args); err != nil {
+			result.Skipped = append(result.Skipped, fmt.Sprintf("%s: %v%s", c.name, err, firstLine(out)))
+			continue
+		}
+		if c.refused != nil {
+			if _, err := b.try(c, c.refused); err == nil {
+				result.Broken = append(result.Broken, fmt.Sprintf("%s: not refused: %s", c.name, strings.Join(c.refused[len(c.refused)-2:], " ")))
+				continue
+			}
+		}
+		commands = append(commands, c)
+	}
+	return commands
+}
+
+// once runs c with its streams at /dev/null and returns what it took.
+func (b *bench) once(c command) (sample, error) {
+	attr := &os.ProcAttr{Dir: b.dirOf(c), Env: b.env, Files: []*os.File{b.null, b.null, b.null}}
+	start := time.Now()
+	process, err := os.StartProcess(c.args[0], c.args, attr)
+	if err != nil {
+		return sample{}, err
+	}
+	state, err := process.Wait()
+	wall := time.Since(start)
+	if err != nil {
+		return sample{}, err
+	}
+	if !state.Success() {
+		return sample{}, errors.New(state.String())
+	}
+	return sample{wall: wall, cpu: state.UserTime() + state.SystemTime(), rss: maxRSS(state)}, nil
+}
+
+// try runs args as c would be, and returns what they printed.
+func (b *bench) try(c command, args []string) ([]byte, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env = b.dirOf(c), b.env
+	return cmd.CombinedOutput()
+}
+
+func (b *bench) dirOf(c command) string {
+	if c.dir != "" {
+		return c.dir
+	}
+	return b.project
+}
+
+// maxRSS returns the peak resident set in KiB.
+func maxRSS(state *os.ProcessState) int64 {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	return int64(usage.Maxrss)
+}
+
+func firstLine(out []byte) string {
+	line, _, _ := bytes.Cut(bytes.TrimSpace(out), []byte("\n"))
+	if len(line) == 0 {
+		return ""
+	}
+	return " (" + string(line) + ")"
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// memory starts each command, waits until what it sealed has printed a line, and
+// reads what the processes hold. The commands sleep and are then ended.
+func (b *bench) memory(t *table, commands []command, rounds int) ([]row, error) {
+	var rows []row
+	for _, c := range commands {
+		var peak, now, all []float64
+		for range rounds {
+			if b.interrupted.Load() {
+				return rows, errInterrupted
+			}
+			held, err := b.hold(c)
+			if err != nil {
+				t.skipped = append(t.skipped, fmt.Sprintf("%s: %v", c.name, err))
+				break
+			}
+			peak, now, all = append(peak, held.peak), append(now, held.now), append(all, held.all)
+		}
+		if len(peak) > 0 {
+			rows = append(rows, row{Name: c.name, Rounds: len(peak), RSS: median(peak), Resident: median(now), Tree: median(all)})
+		}
+	}
+	return rows, nil
+}
+
+// held is memory in MB: the parent's peak and present resident set, and the
+// proportional share of it and its descendants, the sleeping command apart.
+type held struct{ peak, now, all float64 }
+
+func (b *bench) hold(c command) (held, error) {
+	cmd := exec.Command(c.args[0], c.args[1:]...)
+	cmd.Dir, cmd.Env = b.dirOf(c), b.env
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return held{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return held{}, err
+	}
+	defer end(cmd)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != "ready" {
+		return held{}, fmt.Errorf("did not start: printed %q (%v)", line, err)
+	}
+	pid := cmd.Process.Pid
+	h := held{peak: procValue(pid, "status", "VmHWM"), now: procValue(pid, "status", "VmRSS")}
+	for _, p := range append(descendants(pid), pid) {
+		if comm := readLine(fmt.Sprintf("/proc/%d/comm", p)); comm != "sleep" && comm != "sh" {
+			h.all += procValue(p, "smaps_rollup", "Pss")
+		}
+	}
+	return h, nil
+}
+
+// end asks the command to stop and insists after five seconds.
+func end(cmd *exec.Cmd) {
+	cmd.Process.Signal(os.Interrupt)
+	insist := time.AfterFunc(5*time.Second, func() { cmd.Process.Kill() })
+	defer insist.Stop()
+	cmd.Wait()
+}
+
+// procValue returns the first line `key: N kB` of a file in /proc/pid, in MB.
+func procValue(pid int, file, key string) float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) >= 2 && fields[0] == key+":" {
+			kb, err := strconv.ParseFloat(fields[1], 64)
+			if err != nil {
+				return 0
+			}
+			return kb / 1024
+		}
+	}
+	return 0
+}
+
+// descendants returns the processes below pid.
+func descendants(pid int) []int {
+	children := map[int][]int{}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil
+	}
+	for _, name := range stats {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		// pid (comm) state ppid …, and comm may hold anything: see proc(5).
+		text := string(data)
+		fields := strings.Fields(text[strings.LastIndex(text, ")")+1:])
+		child, err1 := strconv.Atoi(strings.Split(name, "/")[2])
+		if len(fields) < 2 || err1 != nil {
+			continue
+		}
+		if parent, err := strconv.Atoi(fields[1]); err == nil {
+			children[parent] = append(children[parent], child)
+		}
+	}
+	var found []int
+	for queue := []int{pid}; len(queue) > 0; queue = queue[1:] {
+		found = append(found, children[queue[0]]...)
+		queue = append(queue, children[queue[0]]...)
+	}
+	return found
+}

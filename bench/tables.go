@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+)
+
+// tables are what is measured, in this order.
+var tables = []struct {
+	name  string
+	build func(*bench) (*table, error)
+}{
+	{"launch", launchTable},
+	{"denies", deniesTable},
+	{"scan", scanTable},
+	{"git", gitTable},
+	{"glob", globTable},
+	{"memory", memoryTable},
+}
+
+func tableNames() []string {
+	var names []string
+	for _, t := range tables {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+const (
+	outside   = "no sandbox"
+	bwrapName = "bubblewrap"
+)
+
+func launchTable(b *bench) (*table, error) {
+	t := &table{name: "launch", title: "starting `true`, with the project writable and no network", base: outside}
+	t.commands = []command{
+		{name: outside, args: []string{b.path("true")}},
+		{name: "bourn --version", args: []string{b.bourn, "--version"}},
+		{name: "bourn run", args: b.bournRun(b.project, nil, b.path("true")), refused: b.bournRun(b.project, nil, b.path("cat"), b.secret)},
+	}
+	b.addFloor(t)
+	b.addBwrap(t, command{name: bwrapName, args: b.bwrapRun(b.project, nil, b.path("true")), refused: b.bwrapRun(b.project, nil, b.path("cat"), b.secret)})
+	t.targets = []target{
+		{command: "bourn run", maxMS: 10, ratio: 2.2, against: bwrapName},
+		{command: "bourn --version", maxMS: 3},
+	}
+	return t, nil
+}
+
+func deniesTable(b *bench) (*table, error) {
+	files, err := writeDenied(filepath.Join(b.project, "denied"), 1000)
+	if err != nil {
+		return nil, err
+	}
+	name := func(n int) string { return fmt.Sprintf("bourn, %d denies", n) }
+	t := &table{name: "denies", title: "starting `true` with files denied inside the project", base: name(0)}
+	for _, n := range []int{0, 100, 1000} {
+		c := command{name: name(n), args: b.bournRun(b.project, denyFlags(files[:n]), b.path("true"))}
+		if n > 0 {
+			c.refused = b.bournRun(b.project, denyFlags(files[:n]), b.path("cat"), files[n-1])
+		}
+		t.commands = append(t.commands, c)
+	}
+	for _, n := range []int{0, 100} {
+		c := command{name: fmt.Sprintf("%s, %d denies", bwrapName, n), args: b.bwrapRun(b.project, files[:n], b.path("true"))}
+		if n > 0 {
+			// Root reads a file of mode 000; a mask that holds it off root has no content.
+			c.refused = b.bwrapRun(b.project, files[:n], b.path("grep"), "-q", "secret", files[n-1])
+		}
+		b.addBwrap(t, c)
+	}
+	t.targets = []target{{command: name(1000), extraMS: 25, against: name(0)}}
+	return t, nil
+}
+
+func scanTable(b *bench) (*table, error) {
+	tree, err := b.bigTree()
+	if err != nil {
+		return nil, err
+	}
+	work := []string{b.path("sh"), "-c", "find . -type f -print0 | xargs -0 grep -l needle"}
+	title := fmt.Sprintf("find and grep over %d files", b.files)
+	return b.inAndOut("scan", title, tree, work, 1.2), nil
+}
+
+func gitTable(b *bench) (*table, error) {
+	title := fmt.Sprintf("git status over %d files", b.files)
+	git := b.path("git")
+	if git == "" {
+		return &table{name: "git", title: title, base: outside, skipped: []string{"all of it: git is not installed"}}, nil
+	}
+	tree, err := b.gitTree()
+	if err != nil {
+		return nil, err
+	}
+	return b.inAndOut("git", title, tree, []string{git, "status", "--porcelain"}, 0), nil
+}
+
+// inAndOut returns the table of one piece of work in tree, with and without
+// sandboxes. A ratio of 0 sets no target.
+func (b *bench) inAndOut(name, title, tree string, work []string, ratio float64) *table {
+	t := &table{name: name, title: title, base: outside}
+	t.commands = []command{
+		{name: outside, dir: tree, args: work},
+		{name: "bourn run", dir: tree, args: b.bournRun(tree, nil, work...)},
+	}
+	b.addBwrap(t, command{name: bwrapName, dir: tree, args: b.bwrapRun(tree, nil, work...)})
+	if ratio > 0 {
+		t.targets = []target{{command: "bourn run", ratio: ratio, against: outside}}
+	}
+	return t
+}
+
+func globTable(b *bench) (*table, error) {
+	tree, err := b.bigTree()
+	if err != nil {
+		return nil, err
+	}
+	deny := []string{"--deny", filepath.Join(tree, "**", ".env")}
+	with, without := "bourn, **/.env denied", "bourn, no deny"
+	t := &table{name: "glob", title: fmt.Sprintf("starting `true` with a deny glob over %d files, %d of them denied", b.files, envFiles), base: without}
+	t.commands = []command{
+		{name: without, dir: tree, args: b.bournRun(tree, nil, b.path("true"))},
+		{name: with, dir: tree, args: b.bournRun(tree, deny, b.path("true")), refused: b.bournRun(tree, deny, b.path("cat"), envFile(tree, envFiles-1))},
+	}
+	t.targets = []target{{command: with, maxMS: 50}}
+	return t, nil
+}
+
+func memoryTable(b *bench) (*table, error) {
+	t := &table{name: "memory", title: "held while a sealed command sleeps, by the parent and by all processes but the command"}
+	waiting := []string{b.path("sh"), "-c", "echo ready; exec sleep 20"}
+	commands := []command{{name: "bourn run", args: b.bournRun(b.project, nil, waiting...)}}
+	if b.bwrap == "" {
+		t.skipped = append(t.skipped, bwrapName+": bwrap is not installed")
+	} else {
+		commands = append(commands, command{name: bwrapName, args: b.bwrapRun(b.project, nil, waiting...)})
+	}
+	t.special = func(b *bench, rounds int) ([]row, error) { return b.memory(t, commands, min(rounds, 5)) }
+	t.targets = []target{{command: "bourn run", memoryMB: 15}}
+	return t, nil
+}
+
+// bournRun returns the command line that seals cmd with project writable.
+func (b *bench) bournRun(project string, flags []string, cmd ...string) []string {
+	return slices.Concat([]string{b.bourn, "run", "-q", "--write", project}, flags, []string{"--"}, cmd)
+}
+
+func denyFlags(files []string) []string {
+	var flags []string
+	for _, file := range files {
+		flags = append(flags, "--deny", file)
+	}
+	return flags
+}

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package launch
+
+import (
+	"errors"
+	"os"
+
+	"bourn"
+)
+
+func run(Config) (Result, error) {
+	return Result{}, bourn.WithHint(
+		errors.Join(bourn.ErrWeakHost, errors.New("cannot seal: this build of bourn has no sealing backend for this system")),
+		"run bourn on Linux 5.13 or newer")
+}
+
+func initRole() { os.Exit(125) }

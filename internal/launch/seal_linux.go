@@ -1,0 +1,279 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"bourn/internal/policy"
+	"bourn/internal/sandbox/landlock"
+	"bourn/internal/sandbox/seccomp"
+
+	"golang.org/x/sys/unix"
+)
+
+// sealAndStart runs on a goroutine of its own, which stays locked to its thread for
+// good: the thread ends with it. It reports twice on started: once sealed, and after
+// release once executed.
+func (c *child) sealAndStart(started chan<- error, release <-chan struct{}) {
+	runtime.LockOSThread()
+	result, err := c.seal()
+	if err == nil {
+		err = hide()
+	}
+	if err == nil {
+		err = c.link.send(message{Kind: kindSealed, Number: result.ABI})
+	}
+	started <- err
+	if err != nil {
+		return
+	}
+	<-release
+	started <- c.start()
+}
+
+// seal installs the thread's boundary. Each step says what it must follow and precede;
+// capabilities, no_new_privs, Landlock and seccomp are per thread (credentials(7)), so
+// that pid 1's other threads keep what they need to renew masks.
+func (c *child) seal() (landlock.Result, error) {
+	var result landlock.Result
+	plan := c.order.Plan
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		// Before the privileges go: a limit may only be lowered without them.
+		{stepLimits, func() error { return setLimits(plan.Limits) }},
+		// Before no_new_privs and everything else: needs CAP_SETPCAP.
+		{stepPrivileges, dropPrivileges},
+		// After the last mount (Landlock refuses mounts), before seccomp, which refuses
+		// nothing that Landlock needs but is cheapest to add last.
+		{stepLandlock, func() (err error) { result, err = landlock.Restrict(rules(plan), landlock.Options{}); return err }},
+		{stepSeccomp, installSeccomp},
+		// After all of them: what was installed is tried.
+		{stepProbe, func() error { return probe(plan) }},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return result, stepError(s.name, err)
+		}
+	}
+	return result, nil
+}
+
+func installSeccomp() error {
+	filter, err := seccomp.Filter(seccomp.Options{})
+	if err != nil {
+		return err
+	}
+	return seccomp.Install(filter)
+}
+
+// rules translates the plan: reading everywhere (the root shows nothing that may not be
+// read but what is masked), writing and executing where the plan says.
+func rules(plan *policy.Plan) []landlock.Rule {
+	rs := []landlock.Rule{
+		{Path: "/", Access: landlock.Read | landlock.Connect},
+		{Path: "/dev", Access: landlock.DevIO},
+		{Path: "/run/bourn/bourn", Access: landlock.Exec},
+	}
+	place := func(path string, write, exec bool) {
+		access := landlock.Access(0)
+		if write {
+			access |= landlock.Write
+		}
+		if exec {
+			access |= landlock.Exec
+		}
+		if access != 0 {
+			rs = append(rs, landlock.Rule{Path: path, Access: access})
+		}
+	}
+	masked := map[string]bool{}
+	for _, m := range plan.Masks {
+		masked[m.Path] = true
+	}
+	for _, b := range plan.Binds {
+		if !masked[b.Path] {
+			place(b.Path, b.Write, !b.NoExec)
+		}
+	}
+	for _, p := range plan.Private {
+		if !masked[p.Path] {
+			place(p.Path, true, !p.NoExec)
+		}
+	}
+	return rs
+}
+
+// setLimits lowers the process's limits; the command inherits them. They also bind pid
+// 1, which needs a few descriptors and threads of its own.
+func setLimits(l policy.Limits) error {
+	const own = 16
+	set := func(what int, n uint64) error {
+		if n == 0 {
+			return nil
+		}
+		var old unix.Rlimit
+		if err := unix.Getrlimit(what, &old); err != nil {
+			return err
+		}
+		n = min(n, old.Max)
+		// syscall's own version: it makes ForkExec keep the value for NOFILE.
+		return syscall.Setrlimit(what, &syscall.Rlimit{Cur: n, Max: n})
+	}
+	procs := uint64(l.Processes)
+	if procs > 0 {
+		procs += own
+	}
+	return errors.Join(set(unix.RLIMIT_DATA, uint64(l.Memory)), set(unix.RLIMIT_NPROC, procs),
+		set(unix.RLIMIT_NOFILE, uint64(l.OpenFiles)))
+}
+
+// Bits of securebits.h that x/sys/unix does not name.
+const (
+	secureNoRoot        = 1 << 0
+	secureNoRootLocked  = 1 << 1
+	secureNoFixup       = 1 << 2
+	secureNoFixupLocked = 1 << 3
+	secureKeepLocked    = 1 << 5
+	secureNoAmbient     = 1 << 6
+	secureNoAmbientLock = 1 << 7
+	secureBits          = secureNoRoot | secureNoRootLocked | secureNoFixup | secureNoFixupLocked | secureKeepLocked | secureNoAmbient | secureNoAmbientLock
+	lastCapabilityOfAll = 63
+)
+
+// dropPrivileges leaves the thread without any capability, now and after any execve,
+// also for uid 0, and asserts it.
+func dropPrivileges() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear ambient capabilities: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, secureBits, 0, 0, 0); err != nil {
+		return fmt.Errorf("set securebits: %w", err)
+	}
+	for c := uintptr(0); c <= lastCapabilityOfAll; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			if errors.Is(err, unix.EINVAL) && c > 0 {
+				break // past the last capability that this kernel knows
+			}
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none, now [2]unix.CapUserData
+	if err := unix.Capset(&head, &none[0]); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	if err := unix.Capget(&head, &now[0]); err != nil {
+		return err
+	}
+	if now != none {
+		return errors.New("capabilities are left")
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	return nil
+}
+
+// probe tries one denied read, one denied write and one denied connect on the sealed
+// thread. Anything but a refusal means that the seal does not hold.
+func probe(plan *policy.Plan) error {
+	target := "/etc/shadow"
+	if len(plan.Masks) > 0 {
+		target = plan.Masks[0].Path
+	}
+	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK
+	if len(plan.Masks) > 0 && plan.Masks[0].Empty {
+		flags = unix.O_RDWR | unix.O_CLOEXEC // an empty directory may be listed
+	}
+	if fd, err := unix.Open(target, flags, 0); err == nil {
+		unix.Close(fd)
+		return fmt.Errorf("%q could be read", target)
+	}
+	if err := unix.Mkdir("/.bourn", 0o700); err == nil {
+		return errors.New("the root could be written")
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil // no sockets at all
+	}
+	defer unix.Close(fd)
+	// 192.0.2.1 is set aside for documentation (RFC 5737): nobody is there.
+	err = unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 9})
+	if err == nil || errors.Is(err, unix.EINPROGRESS) {
+		return errors.New("the network outside could be reached")
+	}
+	return nil
+}
+
+// start executes the command from the sealed thread, which the child inherits.
+func (c *child) start() error {
+	plan := c.order.Plan
+	program, err := lookPath(plan.Command[0], plan.Cwd, plan.Env)
+	if err != nil {
+		return err
+	}
+	attr := &syscall.ProcAttr{
+		Dir: plan.Cwd, Env: plan.Env, Files: c.streams(),
+		Sys: &syscall.SysProcAttr{Setpgid: true},
+	}
+	if c.terminal != nil {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, c.terminal.slave
+	}
+	c.pid, err = syscall.ForkExec(program, plan.Command, attr)
+	if errors.Is(err, syscall.ENOEXEC) {
+		// A script without #!: what execvp(3) does.
+		c.pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", program}, plan.Command[1:]...), attr)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot execute %q: %w", program, err)
+	}
+	return nil
+}
+
+// lookPath finds the command as execvp(3) does, in the built environment's PATH.
+func lookPath(name, cwd string, env []string) (string, error) {
+	if name == "" {
+		return "", fmt.Errorf("cannot execute %q: %w", name, syscall.ENOENT)
+	}
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	found := error(syscall.ENOENT)
+	for _, dir := range filepath.SplitList(lookEnv(env, "PATH")) {
+		if dir == "" {
+			dir = "."
+		}
+		at := filepath.Join(dir, name)
+		if !filepath.IsAbs(dir) {
+			at = filepath.Join(cwd, dir, name)
+		}
+		info, err := os.Stat(at)
+		if err != nil || info.IsDir() {
+			continue
+		}
+		if unix.Access(at, unix.X_OK) == nil {
+			return at, nil
+		}
+		found = syscall.EACCES
+	}
+	return "", fmt.Errorf("cannot execute %q: %w", name, found)
+}
+
+func lookEnv(env []string, name string) string {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// hide makes pid 1 unreadable to everything inside: /proc/1 shows nothing of it.
+func hide() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }

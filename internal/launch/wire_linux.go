@@ -1,0 +1,158 @@
+package launch
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"bourn/internal/policy"
+
+	"golang.org/x/sys/unix"
+)
+
+// A message is one frame on the control socket: four bytes of length, big endian, and
+// JSON. Exactly one field beside Kind is used by each kind.
+type message struct {
+	Kind   kind    `json:"k"`
+	Order  *order  `json:"order,omitempty"`
+	Data   []byte  `json:"data,omitempty"`
+	Step   string  `json:"step,omitempty"`
+	Detail string  `json:"detail,omitempty"`
+	Errno  int     `json:"errno,omitempty"`
+	Number int     `json:"n,omitempty"`
+	Status uint32  `json:"status,omitempty"`
+	Notice *Notice `json:"notice,omitempty"`
+}
+
+type kind string
+
+const (
+	// parent to child
+	kindOrder    kind = "order"
+	kindReport   kind = "report"
+	kindGo       kind = "go"
+	kindSignal   kind = "signal" // to the command's process
+	kindGroup    kind = "group"  // to the command's process group
+	kindContinue kind = "continue"
+	// child to parent
+	kindReady   kind = "ready"  // carries the gate listener and, with a terminal, the master
+	kindFailed  kind = "failed" // a step of the seal
+	kindSealed  kind = "sealed"
+	kindNoExec  kind = "noexec"
+	kindStarted kind = "started"
+	kindStopped kind = "stopped"
+	kindExited  kind = "exited"
+	kindNotice  kind = "notice"
+)
+
+// An order is the plan and what else the child must know.
+type order struct {
+	Plan     *policy.Plan `json:"plan"`
+	Program  string       `json:"program"`
+	Terminal [3]bool      `json:"terminal"` // which standard streams are terminals
+}
+
+func (o *order) terminal() bool { return o.Terminal[0] || o.Terminal[1] || o.Terminal[2] }
+
+// maxFrame bounds a message: a plan with 100,000 denies stays below it.
+const maxFrame = 64 << 20
+
+// A link is one end of the control socket.
+type link struct {
+	fd int
+	mu sync.Mutex // held while a frame is written
+}
+
+func (l *link) send(m message, fds ...int) error {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	frame = append(frame, body...)
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(frame) > 0 {
+		n, err := unix.SendmsgN(l.fd, frame, rights, nil, unix.MSG_NOSIGNAL)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		frame, rights = frame[n:], nil
+	}
+	return nil
+}
+
+// recv returns the next message and the descriptors that came with it, which the
+// caller owns.
+func (l *link) recv() (message, []int, error) {
+	var head [4]byte
+	fds, err := l.readFull(head[:])
+	if err != nil {
+		return message{}, nil, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > maxFrame {
+		return message{}, fds, fmt.Errorf("a frame of %d bytes is over the limit", size)
+	}
+	body := make([]byte, size)
+	more, err := l.readFull(body)
+	fds = append(fds, more...)
+	if err != nil {
+		return message{}, fds, err
+	}
+	var m message
+	err = json.Unmarshal(body, &m)
+	return m, fds, err
+}
+
+func (l *link) readFull(buf []byte) ([]int, error) {
+	var fds []int
+	oob := make([]byte, unix.CmsgSpace(4*4))
+	for len(buf) > 0 {
+		n, oobn, _, _, err := unix.Recvmsg(l.fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fds, err
+		}
+		if n == 0 {
+			return fds, io.EOF
+		}
+		if oobn > 0 {
+			got, err := rights(oob[:oobn])
+			fds = append(fds, got...)
+			if err != nil {
+				return fds, err
+			}
+		}
+		buf = buf[n:]
+	}
+	return fds, nil
+}
+
+func rights(oob []byte) ([]int, error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var fds []int
+	for i := range msgs {
+		got, err := unix.ParseUnixRights(&msgs[i])
+		if err != nil {
+			return fds, err
+		}
+		fds = append(fds, got...)
+	}
+	return fds, nil
+}

@@ -1,0 +1,225 @@
+package profile
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"bourn"
+)
+
+// A List names a list of paths that edits know.
+type List string
+
+// Lists, by the keys that hold them.
+const (
+	ReadList     List = "filesystem.read"
+	WriteList    List = "filesystem.write"
+	DenyList     List = "filesystem.deny"
+	SpawnDirList List = "processes.spawn_dirs"
+)
+
+// Add returns src with path as the last entry of the list. A path that the list has
+// already changes nothing: the same text is returned and changed is false. What cannot
+// be parsed before or after is not edited; the error is ErrInvalid.
+func Add(name string, src []byte, list List, path string) (out []byte, changed bool, err error) {
+	e, err := newEdit(name, src, list, path)
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot add %q to %s: %w", path, list, err)
+	}
+	if e.index() >= 0 {
+		return src, false, nil
+	}
+	e.add()
+	out, err = e.finish(append(e.texts(), path))
+	if err != nil {
+		return nil, false, fmt.Errorf("cannot add %q to %s: %w", path, list, err)
+	}
+	return out, true, nil
+}
+
+// Remove returns src without path in the list. Paths are compared clean. The error is
+// ErrNotFound where the list does not have it, and ErrInvalid as for Add.
+func Remove(name string, src []byte, list List, path string) ([]byte, error) {
+	e, err := newEdit(name, src, list, path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot remove %q from %s: %w", path, list, err)
+	}
+	i := e.index()
+	if i < 0 {
+		return nil, fmt.Errorf("cannot remove %q from %s: %w", path, list, bourn.ErrNotFound)
+	}
+	e.remove(i)
+	out, err := e.finish(slices.Delete(e.texts(), i, i+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot remove %q from %s: %w", path, list, err)
+	}
+	return out, nil
+}
+
+// An edit is a change of one list of a source, collected as splices of its text.
+//
+// What Add had to make must be recognised by Remove, so each thing that can be missing
+// is made in a form of its own:
+//
+//	the list was             Add writes                       Remove of the last entry leaves
+//	[]                       [x]        right after the [     []
+//	a key without a value    key: [ x ]                       the key without a value
+//	absent, block mapping    key:⏎ - x                        nothing
+//	absent, flow mapping     {…, key: [ x ]}                  nothing
+//
+//	its parent was           Add writes
+//	{}                       {key: [ x ]} right after the {
+//	a key without a value    parent: { key: [ x ] }
+//	absent, block mapping    parent:⏎ key:⏎ - x
+//	absent, flow mapping     {…, parent: { key: [ x ] }}
+//
+// No two rows meet: a flow mapping never holds a key without a value (schema.go refuses
+// it), so the spaces inside brackets mean one thing in a block mapping and another in a
+// flow mapping. A list that a person wrote in one of these forms is taken out in the
+// same way; what that leaves is equal, and a comment keeps its key.
+type edit struct {
+	*source
+	profile     *Profile
+	root        *node
+	list        List
+	parent, key string
+	path        string
+	splices     []splice
+}
+
+// A splice replaces the text from start to end.
+type splice struct {
+	start, end int
+	text       string
+}
+
+func newEdit(name string, src []byte, list List, path string) (*edit, error) {
+	if bad := checkEntry(list, path); bad != "" {
+		return nil, fmt.Errorf("%w: %s", bourn.ErrInvalid, bad)
+	}
+	s, problems := newSource(name, src)
+	if problems != nil {
+		return nil, problems.join()
+	}
+	p, problems := parse(s, "")
+	if problems != nil {
+		return nil, problems.join()
+	}
+	tree, problems := s.tree()
+	if problems != nil {
+		return nil, problems.join()
+	}
+	root, bad := layout(s, tree)
+	if bad != nil {
+		return nil, *bad
+	}
+	e := &edit{source: s, profile: p, root: root, list: list, path: path}
+	e.parent, e.key, _ = strings.Cut(string(list), ".")
+	return e, nil
+}
+
+func checkEntry(list List, path string) string {
+	if !utf8.ValidString(path) {
+		return "the path is not UTF-8, and a profile cannot hold it"
+	}
+	switch list {
+	case ReadList, WriteList, SpawnDirList:
+		return checkPath(path)
+	case DenyList:
+		return checkDeny(path)
+	}
+	return fmt.Sprintf("there is no list %q", list)
+}
+
+// texts returns the entries of the list as they are written.
+func (e *edit) texts() []string { return e.profile.texts(e.list) }
+
+func (p *Profile) texts(list List) []string {
+	var texts []string
+	for _, path := range map[List][]Path{
+		ReadList: p.Filesystem.Read, WriteList: p.Filesystem.Write, SpawnDirList: p.Processes.SpawnDirs,
+	}[list] {
+		texts = append(texts, path.Text)
+	}
+	if list == DenyList {
+		for _, deny := range p.Filesystem.Deny {
+			texts = append(texts, deny.Text)
+		}
+	}
+	return texts
+}
+
+// index returns the place of the path in the list, or -1.
+func (e *edit) index() int {
+	return slices.IndexFunc(e.texts(), func(text string) bool { return clean(text) == clean(e.path) })
+}
+
+func (e *edit) splice(start, end int, text string) {
+	e.splices = append(e.splices, splice{start, end, text})
+}
+
+// finish returns the edited text, after reading it again and finding the list as
+// expected and everything else unchanged.
+func (e *edit) finish(want []string) ([]byte, error) {
+	out := []byte(e.apply())
+	p, err := Parse(e.name, out)
+	if err != nil {
+		return nil, fmt.Errorf("the profile would not be valid: %w", err)
+	}
+	same := reflect.DeepEqual(e.profile.without(e.list), p.without(e.list))
+	if !same || !slices.Equal(p.texts(e.list), want) {
+		return nil, fmt.Errorf("%w: this profile is written in a form that edits do not know; edit it by hand", bourn.ErrInvalid)
+	}
+	return out, nil
+}
+
+// apply returns the text with the splices, which do not overlap, carried out.
+func (e *edit) apply() string {
+	slices.SortStableFunc(e.splices, func(a, b splice) int { return a.start - b.start })
+	var b strings.Builder
+	at := 0
+	for _, s := range e.splices {
+		b.WriteString(e.text[at:s.start])
+		b.WriteString(s.text)
+		at = s.end
+	}
+	b.WriteString(e.text[at:])
+	return b.String()
+}
+
+// without returns the profile for comparison: no positions, and one list left out.
+func (p *Profile) without(list List) Profile {
+	q := *p
+	q.Filesystem = Filesystem{Read: unplaced(p.Filesystem.Read), Write: unplaced(p.Filesystem.Write)}
+	for _, deny := range p.Filesystem.Deny {
+		deny.Pos = Pos{}
+		q.Filesystem.Deny = append(q.Filesystem.Deny, deny)
+	}
+	q.Processes.SpawnDirs = unplaced(p.Processes.SpawnDirs)
+	q.Env.Set = slices.Clone(p.Env.Set)
+	for i := range q.Env.Set {
+		q.Env.Set[i].Pos = Pos{}
+	}
+	switch list {
+	case ReadList:
+		q.Filesystem.Read = nil
+	case WriteList:
+		q.Filesystem.Write = nil
+	case DenyList:
+		q.Filesystem.Deny = nil
+	case SpawnDirList:
+		q.Processes.SpawnDirs = nil
+	}
+	return q
+}
+
+func unplaced(paths []Path) []Path {
+	var out []Path
+	for _, p := range paths {
+		out = append(out, Path{Text: p.Text})
+	}
+	return out
+}

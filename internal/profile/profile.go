@@ -1,0 +1,160 @@
+// Package profile reads and edits agent profiles: the YAML file in which a person
+// declares what an agent may read, write, execute and reach. It is pure: it reads
+// no file, asks no host, and resolves no path.
+//
+// # The text
+//
+// A profile is one YAML document of at most 1 MiB, in a plain subset of YAML 1.2:
+//
+//	version: 1                       # required
+//	agent: builder                   # required
+//	command: [claude, -p, "{job}"]   # what runs; the first is the program
+//	filesystem:
+//	  read: [~/src/lib]              # paths, literally; begin with / or ~/
+//	  write: [~/src/app]             # write implies read
+//	  deny:                          # paths, or patterns with * ** ? [a-z] {a,b}
+//	    - ~/src/app/.env
+//	    - "~/src/app/**/*.pem"
+//	    - path: ~/src/app/private
+//	network: {mode: none}            # none (default)
+//	processes: {mode: any, spawn_dirs: [~/src/app/target]}   # any (default), allowlist, none
+//	env: {pass: [EDITOR], set: {CI: "1"}}
+//	limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
+//	sandbox: {fail_closed_on_sandbox_error: true}            # true (default)
+//
+// Unknown and duplicate keys, wrong types, bad values and contradictions are errors,
+// all of them reported at once. A key that the contract has and this version does not
+// keep is an error "not supported yet" whatever its value: it is never accepted
+// without effect. Anchors, aliases, merge keys, tags, directives, "? key" and text that
+// goes on over several lines without quotes are errors too, and so are tabs outside
+// comments and characters that end a line for some readers and not for others.
+//
+// A backslash in a deny entry takes the next character literally; read, write and
+// spawn_dirs entries have no escapes and cannot hold an asterisk.
+//
+// # Edits
+//
+// [Add] and [Remove] change the text and never re-encode it: comments, order, quoting,
+// blank lines and line ends stay as they are. An Add followed by the Remove of the same
+// path gives back the same bytes; edit.go says how. The caller locks and writes.
+//
+// # What it does not promise
+//
+// That a path exists, is not protected, or can be kept by this host: that is policy's.
+package profile
+
+import (
+	"time"
+
+	"bourn"
+)
+
+// Modes of processes; "" is never stored.
+const (
+	ProcessesAny       = "any"       // every grant and TMPDIR may execute
+	ProcessesAllowlist = "allowlist" // system paths and spawn_dirs only
+	ProcessesNone      = "none"      // system paths only
+)
+
+// NetworkNone is the mode in which nothing is reachable, and the default.
+const NetworkNone = "none"
+
+// A Profile is what an agent's file declares, with the defaults filled in.
+type Profile struct {
+	Version    int
+	Agent      bourn.AgentName
+	Command    []string // empty where the file names none
+	Filesystem Filesystem
+	Network    Network
+	Processes  Processes
+	Env        Env
+	Limits     Limits
+	Sandbox    Sandbox
+}
+
+// Filesystem holds the paths of a profile, in the order of the file. No path is listed
+// twice in one list, and none that is read or written is denied by the same text.
+type Filesystem struct {
+	Read, Write []Path
+	Deny        []Deny
+}
+
+// Network says what may be reached.
+type Network struct {
+	Mode string // NetworkNone
+}
+
+// Processes says what may be executed.
+type Processes struct {
+	Mode      string // ProcessesAny, ProcessesAllowlist or ProcessesNone
+	SpawnDirs []Path // empty where Mode is ProcessesNone
+}
+
+// Env says what the agent's environment holds besides what Bourn puts there. No name
+// is in both.
+type Env struct {
+	Pass []string
+	Set  []EnvVar // in the order of the file
+}
+
+// An EnvVar is a variable with the value that the profile gives it.
+type EnvVar struct {
+	Name, Value string
+	Pos         Pos
+}
+
+// Limits bound what an agent uses. Zero is no limit.
+type Limits struct {
+	Memory    int64 // bytes
+	Processes int
+	OpenFiles int
+	Time      time.Duration
+}
+
+// Sandbox says what happens where the host cannot keep the boundary.
+type Sandbox struct {
+	FailClosed bool // refuse to start; the default
+}
+
+// Parse returns the profile that src declares. The name of the file is used in
+// positions only. The error is ErrInvalid and has a line for each thing wrong, sorted by
+// position, of the form "name:line:column: message"; columns count characters from 1.
+func Parse(name string, src []byte) (*Profile, error) {
+	return ParseFor("", name, src)
+}
+
+// ParseFor is Parse for the file of one agent: a profile that names another is an
+// error. With agent "" any name is accepted.
+func ParseFor(agent bourn.AgentName, name string, src []byte) (*Profile, error) {
+	s, problems := newSource(name, src)
+	if problems != nil {
+		return nil, problems.join()
+	}
+	p, problems := parse(s, agent)
+	if problems != nil {
+		return nil, problems.join()
+	}
+	return p, nil
+}
+
+// parse reads the tree, walks it by the schema, and checks the form that edits need.
+func parse(s *source, agent bourn.AgentName) (*Profile, problemList) {
+	root, problems := s.tree()
+	if problems != nil {
+		return nil, problems
+	}
+	d := decoder{src: s, agent: agent, p: &Profile{
+		Network:   Network{Mode: NetworkNone},
+		Processes: Processes{Mode: ProcessesAny},
+		Sandbox:   Sandbox{FailClosed: true},
+	}}
+	d.form(root, 0)
+	if len(d.problems) == 0 {
+		if _, err := layout(s, root); err != nil {
+			d.problems = append(d.problems, *err)
+		}
+	}
+	d.fields(root, "", schema)
+	d.contradictions()
+	return d.p, d.problems
+}

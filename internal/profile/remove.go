@@ -1,0 +1,167 @@
+package profile
+
+import "strings"
+
+// remove splices out the entry at i. What Add makes and nothing needs any more goes
+// with it.
+func (e *edit) remove(i int) {
+	parent := e.root.find(e.parent)
+	list := parent.value.find(e.key)
+	switch value := list.value; {
+	case len(value.items) == 1 && value.flow():
+		e.removeFlow(parent, list)
+	case len(value.items) == 1:
+		e.removeBlock(parent, list)
+	case value.flow():
+		e.removeFlowItem(value, i)
+	default:
+		e.cutLines(value.items[i].dash, value.items[i].end)
+	}
+}
+
+// removeFlow empties a flow list and takes it out if its form says that Add made it.
+func (e *edit) removeFlow(parent, list *entry) {
+	only := list.value.items[0].node
+	made := e.made(list.value, only.start, only.end, "[ ]")
+	switch flow := parent.value.flow(); {
+	case made && !flow && e.afterSpace(list):
+		e.splice(list.colon, list.value.end, "")
+	case made && flow && e.removeFlowEntry(parent, list):
+	default:
+		e.removeOnlyItem(only)
+	}
+}
+
+// made reports whether a flow value is a pair of brackets with one space on either side
+// of what lies between start and end.
+func (e *edit) made(n *node, start, end int, brackets string) bool {
+	return e.text[n.start:start] == brackets[:2] && e.text[end:n.end] == brackets[1:]
+}
+
+// afterSpace reports whether one space divides a key from its value.
+func (e *edit) afterSpace(in *entry) bool { return e.text[in.colon:in.value.start] == " " }
+
+// removeFlowEntry takes a list out of its flow mapping, and the mapping too if Add made
+// that. It reports false where the form is not Add's.
+func (e *edit) removeFlowEntry(parent, list *entry) bool {
+	if len(parent.value.entries) > 1 {
+		return e.cutLastEntry(parent.value, list)
+	}
+	start, end := list.key.start, list.value.end
+	switch {
+	case start == parent.value.start+1:
+		e.splice(start, end, "")
+	case !e.made(parent.value, start, end, "{ }"):
+		return false
+	case e.root.flow():
+		return e.cutLastEntry(e.root, parent)
+	case !e.afterSpace(parent):
+		return false
+	default:
+		e.splice(parent.colon, parent.value.end, "")
+	}
+	return true
+}
+
+// cutLastEntry takes an entry that is the last of its flow mapping out, with the comma
+// and the space before it.
+func (e *edit) cutLastEntry(in *node, last *entry) bool {
+	n := len(in.entries)
+	if n < 2 || in.entries[n-1].key != last.key {
+		return false
+	}
+	before := in.entries[n-2].value.end
+	if e.text[before:last.key.start] != ", " {
+		return false
+	}
+	e.splice(before, last.value.end, "")
+	return true
+}
+
+// removeOnlyItem leaves the brackets and what is written between them besides the entry.
+func (e *edit) removeOnlyItem(only *node) {
+	comma, alone := e.ownLine(only)
+	if alone {
+		e.cutLines(only.start, only.end)
+	} else {
+		e.splice(only.start, only.end, "")
+	}
+	if next := e.skip(only.end); e.text[next] == ',' && !(alone && comma) {
+		e.splice(next, next+1, "")
+	}
+}
+
+// removeFlowItem takes an entry and a comma out of a flow list that has others.
+func (e *edit) removeFlowItem(list *node, i int) {
+	n := list.items[i].node
+	comma, alone := e.ownLine(n)
+	switch last := i == len(list.items)-1; {
+	case alone && comma:
+		e.cutLines(n.start, n.end)
+	case alone && last:
+		e.cutComma(list.items[i-1].end)
+		e.cutLines(n.start, n.end)
+	case last:
+		e.cutLastItem(list.items[i-1].end, n)
+	default:
+		e.splice(n.start, n.end, "")
+		after := e.skip(n.end)
+		end := after + 1
+		end += len(e.text[end:]) - len(strings.TrimLeft(e.text[end:], " "))
+		e.splice(after, end, "")
+	}
+}
+
+// cutLastItem takes out the comma after the entry before, and the entry; what lies
+// between is kept where it is more than spaces.
+func (e *edit) cutLastItem(before int, n *node) {
+	if comma := e.skip(before); strings.Trim(e.text[comma+1:n.start], " ") == "" {
+		e.splice(comma, n.end, "")
+		return
+	}
+	e.cutComma(before)
+	e.splice(n.start, n.end, "")
+}
+
+func (e *edit) cutComma(before int) {
+	comma := e.skip(before)
+	e.splice(comma, comma+1, "")
+}
+
+func (s *source) skip(at int) int { return (&placer{s: s}).skip(at) }
+
+// removeBlock takes out the only entry of a block list, the key if nothing but the entry
+// is below it, and so its parent. A comment in between keeps what it is written to.
+func (e *edit) removeBlock(parent, list *entry) {
+	only := list.value.items[0]
+	start := only.dash
+	if e.directly(list.colon, start) && !parent.value.flow() {
+		start = list.key.start
+		if len(parent.value.entries) == 1 && e.directly(parent.colon, start) {
+			start = parent.key.start
+		}
+	}
+	e.cutLines(start, only.end)
+}
+
+// directly reports whether a line end and the indentation of the next line are all that
+// lies between two places.
+func (e *edit) directly(from, to int) bool {
+	between := e.text[from:to]
+	return strings.Trim(between, " \r\n") == "" && strings.Count(between, "\n") == 1
+}
+
+// cutLines takes out the lines from start to end, which nothing else is on but a comment,
+// and the line end before them; at the beginning of the text the one after them.
+func (e *edit) cutLines(start, end int) {
+	from, to := e.lineStart(start), e.lineEnd(end)
+	switch {
+	case from == 0:
+		to = min(to+len(e.newline(to)), len(e.text))
+	case strings.HasSuffix(e.text[:from], "\r\n"):
+		from -= 2
+	default:
+		from--
+	}
+	e.splice(from, to, "")
+}

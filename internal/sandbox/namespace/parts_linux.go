@@ -1,0 +1,193 @@
+package namespace
+
+import (
+	"errors"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"bourn/internal/policy"
+
+	"golang.org/x/sys/unix"
+)
+
+// readOnlyProc are the entries of /proc that change the host: uid 0 without any
+// capability owns them, so mode bits alone do not keep them.
+var readOnlyProc = []string{"sys", "sysrq-trigger", "irq", "bus", "acpi", "fs", "asound", "driver", "mtrr", "scsi", "tty"}
+
+// maskedProc are the entries of /proc that tell too much of the host.
+var maskedProc = []string{"kcore", "keys", "key-users", "latency_stats", "timer_list", "sched_debug", "kallsyms", "kmsg", "kpagecount", "kpageflags", "kpagecgroup", "vmallocinfo"}
+
+func (t *Tree) makeProc() error {
+	const what = "mount /proc"
+	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return step(what, "", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return step(what, "", err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, baseAttr|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return step(what, "", err)
+	}
+	defer unix.Close(fd)
+	if err := t.attach(fd, "/proc", true); err != nil {
+		return step(what, "", err)
+	}
+	for _, name := range readOnlyProc {
+		if err := t.guard(policy.Guard{Path: "/proc/" + name}); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ELOOP) {
+			return step("make read-only", "/proc/"+name, err)
+		}
+	}
+	for _, name := range maskedProc {
+		if err := t.mask(policy.Mask{Path: "/proc/" + name}, false); err != nil && !errors.Is(err, unix.ENOENT) {
+			return step("close", "/proc/"+name, err)
+		}
+	}
+	return nil
+}
+
+// deviceNodes are shown from the host: device nodes cannot be made in a user namespace.
+var deviceNodes = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+var deviceLinks = []policy.Link{
+	{At: "/dev/fd", Target: "/proc/self/fd"}, {At: "/dev/stdin", Target: "/proc/self/fd/0"},
+	{At: "/dev/stdout", Target: "/proc/self/fd/1"}, {At: "/dev/stderr", Target: "/proc/self/fd/2"},
+	{At: "/dev/ptmx", Target: "pts/ptmx"},
+}
+
+func (t *Tree) makeDev() error {
+	for _, name := range deviceNodes {
+		at := "/dev/" + name
+		if err := t.attachDevice(at); err != nil {
+			return step("show", at, err)
+		}
+	}
+	for _, l := range deviceLinks {
+		if err := t.symlink(l); err != nil {
+			return step("make", l.At, err)
+		}
+	}
+	return step("mount /dev/pts", "", t.makePts())
+}
+
+func (t *Tree) attachDevice(at string) error {
+	src, err := source(at, policy.Object{})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(src)
+	tree, err := clone(src, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return t.attach(tree, at, false)
+}
+
+func (t *Tree) makePts() error {
+	fs, err := unix.Fsopen("devpts", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fs)
+	for _, kv := range [][2]string{{"ptmxmode", "0666"}, {"mode", "0600"}} {
+		if err := unix.FsconfigSetString(fs, kv[0], kv[1]); err != nil {
+			return err
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return err
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return t.attach(fd, "/dev/pts", true)
+}
+
+// makeRun hides the mask objects under a /run of the run's own and shows the program.
+func (t *Tree) makeRun(program string) error {
+	fd, err := tmpfs("0755", baseAttr)
+	if err != nil {
+		return step("mount /run", "", err)
+	}
+	t.run = fd
+	if err := t.attach(fd, "/run", true); err != nil {
+		return step("mount /run", "", err)
+	}
+	err = t.attachBind(policy.Bind{Path: "/run/bourn/bourn", Source: program})
+	if err != nil {
+		return step("show the program", program, err)
+	}
+	return step("make", "/var/run", t.symlink(policy.Link{At: "/var/run", Target: "/run"}))
+}
+
+// makeEtc copies the named files of /etc as they are now: a bind of a file goes empty
+// when the host replaces it.
+func (t *Tree) makeEtc(plan *policy.Plan) error {
+	gitconfig := false
+	for _, at := range plan.Copies {
+		data, err := os.ReadFile(at)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			continue
+		}
+		if err != nil {
+			return step("copy", at, err)
+		}
+		if at == "/etc/gitconfig" {
+			gitconfig = true
+			data = append(append(data, '\n'), plan.GitUser...)
+		}
+		if err := t.write(at, data); err != nil {
+			return step("copy", at, err)
+		}
+	}
+	if !gitconfig && plan.GitUser != "" {
+		return step("write", "/etc/gitconfig", t.write("/etc/gitconfig", []byte(plan.GitUser)))
+	}
+	return nil
+}
+
+func (t *Tree) write(at string, data []byte) error {
+	fd, err := t.ensure(at, false)
+	if err != nil {
+		return err
+	}
+	unix.Close(fd)
+	fd, err = t.open(at, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), at)
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
+
+func (t *Tree) makeLinks(plan *policy.Plan) error {
+	for _, l := range plan.Links {
+		if err := t.symlink(l); err != nil && !errors.Is(err, unix.EEXIST) {
+			return step("make the link", l.At, err)
+		}
+	}
+	return nil
+}
+
+func (t *Tree) symlink(l policy.Link) error {
+	parent, err := t.ensure(path.Dir(l.At), true)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	return unix.Symlinkat(l.Target, parent, path.Base(l.At))
+}
+
+func sortedPrivate(in []policy.Private) []policy.Private {
+	out := slices.Clone(in)
+	slices.SortFunc(out, func(a, b policy.Private) int { return strings.Compare(a.Path, b.Path) })
+	return out
+}

@@ -1,0 +1,45 @@
+#!/bin/sh
+# install.sh BINARY [PREFIX]: copies BINARY into PREFIX/bin; without a PREFIX into
+# the first of /usr/local/bin, ~/.local/bin and ~/bin that this user may write.
+set -eu
+
+binary=$1 prefix=${2:-}
+name=$(basename "$binary")
+
+# usable DIR: DIR is there, or can be made, and files can be created in it.
+usable() { mkdir -p "$1" 2>/dev/null && [ -w "$1" ]; }
+
+if [ -n "$prefix" ]; then
+  dir=${prefix%/}/bin
+  usable "$dir" || { echo "bourn: cannot write $dir" >&2; exit 1; }
+else
+  dir=
+  for d in /usr/local/bin ${HOME:+"$HOME/.local/bin"} ${HOME:+"$HOME/bin"}; do
+    if usable "$d"; then
+      dir=$d
+      break
+    fi
+  done
+  [ -n "$dir" ] || { echo "bourn: cannot find a directory to install into; say make install PREFIX=DIR" >&2; exit 1; }
+fi
+
+# By rename, so that a bourn that runs meanwhile keeps its own file.
+tmp=$(mktemp "$dir/.$name.XXXXXX")
+trap 'rm -f "$tmp"' EXIT
+cp "$binary" "$tmp"
+chmod 0755 "$tmp"
+mv -f "$tmp" "$dir/$name"
+echo "installed $dir/$name"
+
+case :${PATH:-}: in
+*:"$dir":*)
+  found=$(command -v "$name" || true)
+  if [ "$found" != "$dir/$name" ]; then
+    echo "note: \`$name\` runs $found, which comes before $dir in PATH"
+  fi
+  ;;
+*)
+  echo "note: $dir is not in PATH; add this line to your shell's start-up file:"
+  echo "  export PATH=\"$dir:\$PATH\""
+  ;;
+esac
