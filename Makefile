@@ -25,9 +25,6 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRORLINT   := codeberg.org/polyfloyd/go-errorlint@v1.9.0
 EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.15.0
 
-# Enumerations that are not ours: nobody lists every errno in a switch.
-FOREIGN_ENUMS := ^(syscall|reflect|os|io/fs|net|net/http|go/[a-z]+|go\.yaml\.in/.*|golang\.org/.*)\.
-
 .PHONY: help up build install test check fmt vet lint tidy tree race bench-test bench fuzz soak clean
 
 help: ## list these targets
@@ -66,7 +63,7 @@ vet: ## go vet for every system that Bourn is built for
 lint: ## staticcheck, errorlint, and switches that forget a case
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(ERRORLINT) ./...
-	$(GO) run $(EXHAUSTIVE) -ignore-enum-types '$(FOREIGN_ENUMS)' ./...
+	$(GO) run $(EXHAUSTIVE) -d -typeonly '^bourn[./]' ./...
 
 race: build ## the same tests under the race detector, where a C compiler is there
 	@if command -v cc >/dev/null 2>&1; then \

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"bourn/internal/sandbox/namespace"
 
@@ -56,13 +57,9 @@ func assertControl() error {
 	if err != nil || kind != unix.AF_UNIX {
 		return errors.New("descriptor 3 is not a control socket")
 	}
-	for _, name := range []func(int) (unix.Sockaddr, error){unix.Getsockname, unix.Getpeername} {
-		sa, err := name(controlFD)
-		if err != nil {
-			return errors.New("descriptor 3 is not connected")
-		}
-		if un, ok := sa.(*unix.SockaddrUnix); !ok || un.Name != "" {
-			return errors.New("descriptor 3 is a named socket")
+	for _, call := range []uintptr{unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME} {
+		if n, errno := nameLength(call); errno != 0 || n != familyLength {
+			return errors.New("descriptor 3 is not one end of a socketpair")
 		}
 	}
 	peer, err := unix.GetsockoptUcred(controlFD, unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -71,6 +68,18 @@ func assertControl() error {
 	}
 	unix.CloseOnExec(controlFD)
 	return namespace.Assert()
+}
+
+// familyLength is the length of an address that has no name: its family alone (unix(7)).
+const familyLength = 2
+
+// nameLength returns the length of descriptor 3's own or peer's address. The typed
+// wrappers cannot tell an unnamed socket from an abstract one.
+func nameLength(call uintptr) (uint32, syscall.Errno) {
+	var raw unix.RawSockaddrAny
+	size := uint32(unix.SizeofSockaddrAny)
+	_, _, errno := unix.Syscall(call, controlFD, uintptr(unsafe.Pointer(&raw)), uintptr(unsafe.Pointer(&size)))
+	return size, errno
 }
 
 // serve carries out the child's half of the conversation drawn in the package comment.

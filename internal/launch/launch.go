@@ -43,7 +43,7 @@ import (
 	"bourn/internal/policy"
 )
 
-// Role is the first argument of the child process; main dispatches it before flags.
+// Role is the name (argv[0]) of the child process; main dispatches it before flags.
 const Role = "bourn-seal"
 
 // A Config says what to run and who is told. Plan and Program are required; a nil
@@ -91,3 +91,7 @@ func Run(c Config) (Result, error) { return run(c) }
 
 // Init is the child role. It never returns.
 func Init() { initRole() }
+
+// CloseInherited marks every descriptor above standard error close-on-exec: what bourn's
+// own parent left open must not reach a command. It is called once, at the start.
+func CloseInherited() { closeInherited() }

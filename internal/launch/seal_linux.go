@@ -3,10 +3,7 @@ package launch
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"bourn/internal/policy"
@@ -235,44 +232,6 @@ func (c *child) start() error {
 		return fmt.Errorf("cannot execute %q: %w", program, err)
 	}
 	return nil
-}
-
-// lookPath finds the command as execvp(3) does, in the built environment's PATH.
-func lookPath(name, cwd string, env []string) (string, error) {
-	if name == "" {
-		return "", fmt.Errorf("cannot execute %q: %w", name, syscall.ENOENT)
-	}
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	found := error(syscall.ENOENT)
-	for _, dir := range filepath.SplitList(lookEnv(env, "PATH")) {
-		if dir == "" {
-			dir = "."
-		}
-		at := filepath.Join(dir, name)
-		if !filepath.IsAbs(dir) {
-			at = filepath.Join(cwd, dir, name)
-		}
-		info, err := os.Stat(at)
-		if err != nil || info.IsDir() {
-			continue
-		}
-		if unix.Access(at, unix.X_OK) == nil {
-			return at, nil
-		}
-		found = syscall.EACCES
-	}
-	return "", fmt.Errorf("cannot execute %q: %w", name, found)
-}
-
-func lookEnv(env []string, name string) string {
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			return v
-		}
-	}
-	return ""
 }
 
 // hide makes pid 1 unreadable to everything inside: /proc/1 shows nothing of it.

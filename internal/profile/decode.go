@@ -26,7 +26,7 @@ func (d *decoder) version(where string, n *yaml.Node) {
 }
 
 func (d *decoder) agentName(where string, n *yaml.Node) {
-	text, ok := d.text(n, where, "a name")
+	text, ok := d.line(n, where, "a name")
 	if !ok {
 		return
 	}
@@ -51,6 +51,15 @@ func (d *decoder) text(n *yaml.Node, where, what string) (string, bool) {
 		return "", false
 	}
 	return n.Value, true
+}
+
+// line is text that is not a block scalar: edits put lines after it.
+func (d *decoder) line(n *yaml.Node, where, what string) (string, bool) {
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		d.fail(n, "%s must be on one line", where)
+		return "", false
+	}
+	return d.text(n, where, what)
 }
 
 // list returns the entries of a list.
@@ -97,16 +106,12 @@ func paths(field func(*Profile) *[]Path) func(*decoder, string, *yaml.Node) {
 	}
 }
 
-// pathText is text for a path: "~" alone is null to YAML, and a home to a person.
+// pathText is a line for a path: "~" alone is null to YAML, and a home to a person.
 func (d *decoder) pathText(n *yaml.Node, where string) (string, bool) {
-	switch {
-	case n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value == "~":
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value == "~" {
 		return "~", true
-	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		d.fail(n, "%s must be on one line", where)
-		return "", false
 	}
-	return d.text(n, where, "a path")
+	return d.line(n, where, "a path")
 }
 
 // once reports a value that a list has already.
@@ -146,7 +151,7 @@ func (d *decoder) denyPath(where string, n *yaml.Node) {
 }
 
 func (d *decoder) networkMode(where string, n *yaml.Node) {
-	mode, ok := d.text(n, where, strconv.Quote(NetworkNone))
+	mode, ok := d.line(n, where, strconv.Quote(NetworkNone))
 	switch {
 	case !ok:
 	case slices.Contains(laterModes, mode):
@@ -158,7 +163,7 @@ func (d *decoder) networkMode(where string, n *yaml.Node) {
 
 func (d *decoder) processesMode(where string, n *yaml.Node) {
 	modes := []string{ProcessesAny, ProcessesAllowlist, ProcessesNone}
-	mode, ok := d.text(n, where, "any, allowlist or none")
+	mode, ok := d.line(n, where, "any, allowlist or none")
 	if !ok {
 		return
 	}
@@ -172,7 +177,7 @@ func (d *decoder) envPass(where string, n *yaml.Node) {
 	seen := map[string]Pos{}
 	d.passed = map[string]*yaml.Node{}
 	for _, entry := range d.list(n, where, "a list of names") {
-		name, ok := d.text(entry, "an entry of "+where, "a name")
+		name, ok := d.line(entry, "an entry of "+where, "a name")
 		if !ok || !d.envName(entry, name) {
 			continue
 		}
@@ -226,7 +231,7 @@ var units = []struct {
 
 func (d *decoder) memory(where string, n *yaml.Node) {
 	const what = "a size like 512MiB, 2GB or a number of bytes"
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!int" {
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!int" {
 		d.want(n, where, what)
 		return
 	}
@@ -275,7 +280,7 @@ func count(field func(*Profile) *int) func(*decoder, string, *yaml.Node) {
 
 func (d *decoder) time(where string, n *yaml.Node) {
 	const what = "a time with its unit, like 90s, 30m or 2h"
-	text, ok := d.text(n, where, what)
+	text, ok := d.line(n, where, what)
 	if !ok {
 		return
 	}

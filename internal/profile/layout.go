@@ -104,6 +104,8 @@ func (p *placer) place(y *yaml.Node, at, indent int) *node {
 		return n
 	}
 	switch {
+	case p.s.text[n.start] == '!':
+		p.fail(n.start, tagsMessage)
 	case y.Kind == yaml.ScalarNode:
 		p.scalar(n, indent)
 	case y.Kind == yaml.MappingNode && n.flow():

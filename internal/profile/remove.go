@@ -49,7 +49,7 @@ func (e *edit) removeFlowEntry(parent, list *entry) bool {
 	}
 	start, end := list.key.start, list.value.end
 	switch {
-	case start == parent.value.start+1:
+	case start == parent.value.start+1 && e.text[e.skip(end)] == '}':
 		e.splice(start, end, "")
 	case !e.made(parent.value, start, end, "{ }"):
 		return false
@@ -115,8 +115,8 @@ func (e *edit) removeFlowItem(list *node, i int) {
 // cutLastItem takes out the comma after the entry before, and the entry; what lies
 // between is kept where it is more than spaces.
 func (e *edit) cutLastItem(before int, n *node) {
-	if comma := e.skip(before); strings.Trim(e.text[comma+1:n.start], " ") == "" {
-		e.splice(comma, n.end, "")
+	if strings.Trim(e.text[before:n.start], " ") == "," {
+		e.splice(before, n.end, "")
 		return
 	}
 	e.cutComma(before)
@@ -131,17 +131,27 @@ func (e *edit) cutComma(before int) {
 func (s *source) skip(at int) int { return (&placer{s: s}).skip(at) }
 
 // removeBlock takes out the only entry of a block list, the key if nothing but the entry
-// is below it, and so its parent. A comment in between keeps what it is written to.
+// is below it, and so its parent. A comment in between keeps what it is written to, and
+// so does a block scalar before, to which blank lines that follow would fall.
 func (e *edit) removeBlock(parent, list *entry) {
 	only := list.value.items[0]
 	start := only.dash
-	if e.directly(list.colon, start) && !parent.value.flow() {
+	if e.directly(list.colon, start) {
 		start = list.key.start
-		if len(parent.value.entries) == 1 && e.directly(parent.colon, start) {
+		if len(parent.value.entries) == 1 && e.directly(parent.colon, start) && !e.afterTail(parent) {
 			start = parent.key.start
 		}
 	}
 	e.cutLines(start, only.end)
+}
+
+func (e *edit) afterTail(in *entry) bool {
+	for i := range e.root.entries {
+		if e.root.entries[i].key == in.key {
+			return i > 0 && e.root.entries[i-1].value.tail
+		}
+	}
+	return false
 }
 
 // directly reports whether a line end and the indentation of the next line are all that

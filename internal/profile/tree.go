@@ -104,6 +104,8 @@ func readable(text string) bool {
 	}
 }
 
+const tagsMessage = "tags are not allowed in a profile; quote a value to make it text"
+
 // form reports everything below n that YAML has and profiles do not use.
 func (d *decoder) form(n *yaml.Node, depth int) {
 	if depth > maxDepth {
@@ -116,7 +118,7 @@ func (d *decoder) form(n *yaml.Node, depth int) {
 	case n.Anchor != "":
 		d.fail(n, "anchors are not allowed in a profile")
 	case n.Style&yaml.TaggedStyle != 0:
-		d.fail(n, "tags are not allowed in a profile; quote a value to make it text")
+		d.fail(n, tagsMessage)
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!merge":
 		d.fail(n, "merge keys are not allowed in a profile")
 	}

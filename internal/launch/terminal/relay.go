@@ -114,10 +114,10 @@ const (
 	// brings a running job to the foreground sends no signal, nor does a slave that
 	// is opened again.
 	pause = 200 * time.Millisecond
-	// drainLimit is above what a pty holds (64 KiB of flip buffers and 4 KiB of line
-	// discipline, Linux drivers/tty/tty_buffer.c), so that a drain shows all that was
-	// printed before it, and ends although a process prints on.
-	drainLimit = 256 << 10
+	// drainLimit is above what a pty holds (8 KiB of flip buffers, 4 KiB of line
+	// discipline, Linux drivers/tty/pty.c and n_tty.c), so that a drain shows all that
+	// was printed before it, and ends although a process prints on.
+	drainLimit = 64 << 10
 	// suspendPatience is how long Suspend waits for a terminal that takes no output.
 	// What it did not take is shown after Resume.
 	suspendPatience = 250 * time.Millisecond

@@ -35,9 +35,10 @@ import (
 const roleVariable = "BOURN_TERMINAL_TEST_ROLE"
 
 const (
-	patience  = time.Minute // before a test fails for want of an event
+	patience  = 3 * time.Minute // before a test fails for want of an event
 	floodSize = 50 << 20
-	wordsSize = 60 << 10
+	wordsSize = 60 << 10 // more than two ptys hold
+	noteSize  = 6 << 10  // less than one holds
 )
 
 var roles = map[string]func() error{
@@ -50,6 +51,7 @@ var roles = map[string]func() error{
 	"agent-deaf":  deafAgent,
 	"agent-flood": func() error { return flood(floodSize) },
 	"agent-words": func() error { return flood(wordsSize) },
+	"agent-note":  func() error { return flood(noteSize) },
 	"agent-spout": spoutAgent,
 }
 
@@ -66,7 +68,8 @@ func TestMain(m *testing.M) {
 
 func roleCommand(role string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	// A race ends the process, and with it the test, whose wire it closes.
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
 	return cmd
 }
 
@@ -609,7 +612,20 @@ func TestSuspendAndResume(t *testing.T) {
 	p.wantModes("after Close", changed)
 }
 
-// While suspended, what the agent prints waits, also when the run ends before Resume.
+// What the agent printed before it stopped is on the screen before the shell's prompt.
+func TestSuspendShowsWhatWasPrinted(t *testing.T) {
+	p := sit(t)
+	p.look()
+	p.start(startRequest{Agent: "note"})
+	p.ask(p.host, "suspend", "ok")
+	p.ask(p.host, "wait", "ok") // the pty holds what it printed meanwhile
+	p.ask(p.host, "resume", "ok")
+	p.ask(p.host, "suspend", "ok")
+	screen := p.await("6 KiB", func(screen []byte) bool { return len(screen) >= noteSize })
+	wantNoise(t, screen, noteSize)
+}
+
+// The terminal is the person's again although Resume never came.
 func TestCloseWhileSuspended(t *testing.T) {
 	p := sit(t)
 	before := p.modes()

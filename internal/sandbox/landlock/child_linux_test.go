@@ -188,7 +188,7 @@ var operations = map[string]func(try) error{
 	"signal":   func(t try) error { return unix.Kill(t.Arg, 0) },
 	"dial":     dial,
 	"listen":   listen,
-	"mount":    func(t try) error { return unix.Mount("none", t.Path, "tmpfs", 0, "") },
+	"trace":    trace,
 	"truncate-open": func(t try) error {
 		fd, err := unix.Open(t.Path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -214,6 +214,15 @@ func mksock(t try) error {
 	}
 	defer unix.Close(fd)
 	return unix.Bind(fd, &unix.SockaddrUnix{Name: t.Path})
+}
+
+// trace begins to trace a process, which ends with the child.
+func trace(t try) error {
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(t.Arg), 0, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // ioctl asks a device that is no terminal for its window size.

@@ -107,6 +107,11 @@ func TestMatrix(t *testing.T) {
 		abstract := fmt.Sprintf("@bourn-landlock-%d-%d", os.Getpid(), uid)
 		listener(t, "unix", abstract)
 
+		untraced := "ok"
+		if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && scope[0] != '0' && uid != 0 {
+			untraced = "EPERM"
+		}
+
 		type row struct {
 			try
 			sealed string
@@ -195,6 +200,7 @@ func TestMatrix(t *testing.T) {
 				{try: try{Do: "connect", Path: abstract}, sealed: "EPERM"},
 				{try: try{Do: "signal", Arg: outsider.Process.Pid}, sealed: "EPERM"},
 				{try: try{Do: "signal", Arg: outsider.Process.Pid, Free: true}, sealed: "ok"},
+				{try: try{Do: "trace", Arg: outsider.Process.Pid}, sealed: "EPERM", open: untraced},
 			}
 		}
 		for _, restricted := range []bool{false, true} {

@@ -57,8 +57,8 @@ func Filter(opt Options) ([]bpf.RawInstruction, error) {
 }
 
 // Install puts the filter on the calling thread, to which the goroutine must be locked,
-// and which must have no_new_privs set. It cannot be undone. On an error no filter was
-// installed.
+// and which must have no_new_privs set. It cannot be undone. After an error nothing may be
+// run on that thread: the filter is most likely not there.
 func Install(filter []bpf.RawInstruction) error {
 	return install(filter)
 }

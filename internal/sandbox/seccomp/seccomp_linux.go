@@ -24,11 +24,11 @@ const noCall = 1<<32 - 1
 
 func low(arg uint32) uint32 { return offsetArgs + 8*arg }
 
-func errno(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
+func fail(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
 
 func filter(opt Options) ([]bpf.RawInstruction, error) {
 	p := &program{reversed: make([]bpf.RawInstruction, 0, 256)}
-	allow, foreign := p.ret(unix.SECCOMP_RET_ALLOW), p.ret(errno(unix.ENOSYS))
+	allow, foreign := p.ret(unix.SECCOMP_RET_ALLOW), p.ret(fail(unix.ENOSYS))
 
 	start := p.search(spans(targets(p, opt), allow))
 	if firstX32 != 0 {
@@ -54,7 +54,7 @@ func targets(p *program, opt Options) []target {
 	if opt.Nested {
 		banned = neverNested
 	}
-	allow, deny := p.ret(unix.SECCOMP_RET_ALLOW), p.ret(errno(unix.EPERM))
+	allow, deny := p.ret(unix.SECCOMP_RET_ALLOW), p.ret(fail(unix.EPERM))
 	points := [...]point{
 		byIoctl:      p.then(opLoad, low(1), p.oneOf(ioctls[:], deny, allow)),
 		byCloneFlags: p.then(opLoad, low(0), p.branch(opAnySet, banned, deny, allow)),
@@ -66,12 +66,12 @@ func targets(p *program, opt Options) []target {
 		to := points[e.judge]
 		switch e.judge {
 		case refused:
-			to = p.ret(errno(e.errno))
+			to = p.ret(fail(e.errno))
 		case unlessNested:
 			if opt.Nested {
 				return
 			}
-			to = p.ret(errno(e.errno))
+			to = p.ret(fail(e.errno))
 		case byIoctl, byCloneFlags, byUnshare, bySocket:
 		}
 		sorted = append(sorted, target{})
@@ -93,13 +93,13 @@ func targets(p *program, opt Options) []target {
 // socket judges family, then type, then protocol.
 func socket(p *program) point {
 	allow := p.ret(unix.SECCOMP_RET_ALLOW)
-	badProtocol := p.ret(errno(unix.EPROTONOSUPPORT))
+	badProtocol := p.ret(fail(unix.EPROTONOSUPPORT))
 	route := p.then(opLoad, low(2), p.oneOf([]uint32{unix.NETLINK_ROUTE}, allow, badProtocol))
 	protocol := p.then(opLoad, low(2), p.oneOf(ipProtocols[:], allow, badProtocol))
-	ip := p.oneOf(ipTypes[:], protocol, p.ret(errno(unix.EPERM)))
+	ip := p.oneOf(ipTypes[:], protocol, p.ret(fail(unix.EPERM)))
 	ip = p.then(opLoad, low(1), p.then(opAnd, typeMask, ip))
 
-	family := p.branch(opEqual, unix.AF_NETLINK, route, p.ret(errno(unix.EAFNOSUPPORT)))
+	family := p.branch(opEqual, unix.AF_NETLINK, route, p.ret(fail(unix.EAFNOSUPPORT)))
 	family = p.oneOf([]uint32{unix.AF_INET, unix.AF_INET6}, ip, family)
 	family = p.branch(opEqual, unix.AF_UNIX, allow, family)
 	return p.then(opLoad, low(0), family)
@@ -110,12 +110,10 @@ func spans(targets []target, allow point) []span {
 	out := make([]span, 1, 2*len(targets)+1)
 	out[0] = span{0, allow}
 	put := func(from uint32, to point) {
-		last := &out[len(out)-1]
-		switch {
-		case last.to == to:
-		case last.from == from:
-			last.to = to
-		default:
+		if n := len(out); n > 1 && out[n-1].from == from {
+			out = out[:n-1] // it would be empty
+		}
+		if out[len(out)-1].to != to {
 			out = append(out, span{from, to})
 		}
 	}

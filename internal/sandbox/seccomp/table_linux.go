@@ -8,12 +8,12 @@ import "golang.org/x/sys/unix"
 type judge uint8
 
 const (
-	refused       judge = iota // always, with the entry's errno
-	unlessNested               // refused without Options.Nested
-	byIoctl                    // by the command, in argument 1
-	byCloneFlags               // by the flags, in argument 0
-	byUnshare                  // by the flags, in argument 0
-	bySocket                   // by family, type and protocol, in arguments 0 to 2
+	refused      judge = iota // always, with the entry's errno
+	unlessNested              // refused without Options.Nested
+	byIoctl                   // by the command, in argument 1
+	byCloneFlags              // by the flags, in argument 0
+	byUnshare                 // by the flags, in argument 0
+	bySocket                  // by family, type and protocol, in arguments 0 to 2
 )
 
 // An entry is a system call that is not simply allowed.

@@ -148,12 +148,11 @@ type front struct {
 func newFront(items []*item) *front {
 	f := &front{items: items, byName: true, steady: true}
 	for i, it := range items {
+		f.byName = f.byName && it.byName()
 		f.every = f.every || it.every
 		f.steady = f.steady && it.p.closure(it.loops) == it.set
-		f.byName = f.byName && it.loops == 0
 		for _, s := range it.steps {
 			s := &it.p.segments[s]
-			f.byName = f.byName && s.kind == literal
 			first, last := s.text, s.text
 			if s.kind == affix {
 				last = s.suffix
@@ -208,6 +207,11 @@ func newItem(index int, p *Pattern, set uint64) *item {
 		return nil
 	}
 	return it
+}
+
+// byName reports whether all names that matter are known.
+func (it *item) byName() bool {
+	return it.loops == 0 && !slices.ContainsFunc(it.steps, func(i int) bool { return it.p.segments[i].kind != literal })
 }
 
 // stepped returns the states that a name leads to other than by "**".

@@ -3,6 +3,7 @@ package survey
 import (
 	"slices"
 	"sync/atomic"
+	"syscall"
 )
 
 // An expander is one worker's part of Expand.
@@ -28,12 +29,24 @@ type visit struct {
 	front *front
 }
 
-func (e *expander) unreadable(n *node, err error) {
+// unreadable has what may not be listed looked into for the patterns that give the names.
+func (e *expander) unreadable(n *node, err error) *node {
 	path := n.fullPath()
+	var named []*item
 	for _, it := range n.front.items {
+		if err == syscall.EACCES && !n.byName && it.byName() {
+			named = append(named, it)
+			continue
+		}
 		g := &e.globs[it.index]
 		g.Unreadable = append(g.Unreadable, Unreadable{path, err})
 	}
+	if named == nil {
+		return nil
+	}
+	again := *n
+	again.front, again.byName = newFront(named), true
+	return &again
 }
 
 func (e *expander) visit(d *dir) error {
@@ -148,7 +161,7 @@ func (it *item) leads(name []byte) bool {
 
 // hit records n if it matches as a whole.
 func (e *expander) hit(it *item, n entry) bool {
-	if !it.p.Match(join(e.d.fullPath(), string(n.name))) {
+	if !it.p.Match(e.d.join(string(n.name))) {
 		return false
 	}
 	e.found(&e.globs[it.index].Objects, n)
@@ -162,7 +175,7 @@ func (e *expander) found(list *[]Object, n entry) {
 		return
 	}
 	if err != nil {
-		o = Object{Path: join(e.d.fullPath(), string(n.name)), Type: n.kind}
+		o = Object{Path: e.d.join(string(n.name)), Type: n.kind}
 	}
 	if e.size.Add(int64(len(o.Path))) <= maxResult {
 		*list = append(*list, o)

@@ -88,8 +88,9 @@ type collector struct{ result Finding }
 
 func (c *collector) finding() *Finding { return &c.result }
 
-func (c *collector) unreadable(n *node, err error) {
+func (c *collector) unreadable(n *node, err error) *node {
 	c.result.Unreadable = append(c.result.Unreadable, Unreadable{n.fullPath(), err})
+	return nil
 }
 
 type finder struct {

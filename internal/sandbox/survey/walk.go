@@ -6,11 +6,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 const (
 	maxPath    = 4096 // PATH_MAX, with the terminating zero
-	maxAnchor  = 2048 // bytes of path below a descriptor before a nearer one is kept
+	maxAnchor  = 1024 // bytes of path below a descriptor before a nearer one is kept
 	maxWorkers = 8
 	readSize   = 32 << 10
 )
@@ -18,7 +19,8 @@ const (
 // A visitor is what a walk does in each directory. Each worker has its own.
 type visitor interface {
 	visit(d *dir) error // an error means that the directory could not be read
-	unreadable(n *node, err error)
+	// unreadable is told of a directory that could not be read, and may return one to visit instead.
+	unreadable(n *node, err error) *node
 }
 
 // A node is a directory that a walk has found. Its path is kept unless it is longer than the kernel takes; then it is put together
@@ -82,14 +84,21 @@ type dir struct {
 	*node
 	handle handle
 	worker *worker
+	full   string // fullPath, once it was needed
 }
 
 // each calls f for every entry but "." and "..".
-func (d *dir) each(f func(entry)) error { return d.handle.each(d.fullPath(), &d.worker.buf, f) }
+func (d *dir) each(f func(entry)) error { return d.handle.each(d.node, &d.worker.buf, f) }
 
 // stat examines name in d.
-func (d *dir) stat(name string) (Object, error) {
-	return d.handle.stat(name, join(d.fullPath(), name))
+func (d *dir) stat(name string) (Object, error) { return d.handle.stat(name, d.join(name)) }
+
+// join returns the path of name in d.
+func (d *dir) join(name string) string {
+	if d.full == "" {
+		d.full = d.fullPath()
+	}
+	return join(d.full, name)
 }
 
 // push has the directory name below d visited.
@@ -199,8 +208,13 @@ func (w *worker) process(n *node) {
 	defer func() { from.release() }()
 	h, err := openDir(n)
 	if err != nil {
-		if n.parent == nil && !absent(err) || n.parent != nil && !swapped(err) {
-			w.visit.unreadable(n, err)
+		if n.parent == nil {
+			err = rootError(n.path, err)
+		} else if swapped(err) {
+			err = nil
+		}
+		if err != nil {
+			w.unreadable(n, from, err)
 		}
 		return
 	}
@@ -217,8 +231,28 @@ func (w *worker) process(n *node) {
 		n.anchor.refs.Add(int32(len(w.stack) - before))
 	}
 	if err != nil {
-		w.visit.unreadable(n, err)
+		w.unreadable(n, n.anchor, err)
 	}
+}
+
+func (w *worker) unreadable(n *node, beneath *anchor, err error) {
+	if again := w.visit.unreadable(n, err); again != nil {
+		if again.anchor = beneath; beneath != nil {
+			beneath.refs.Add(1)
+		}
+		w.stack = append(w.stack, again)
+	}
+}
+
+// rootError judges the failure to open a root as a directory: none if nothing or a file stands there.
+func rootError(path string, err error) error {
+	if !absent(err) {
+		return err
+	}
+	if o, err := stat(path); err == nil && o.Type == Symlink {
+		return syscall.ELOOP
+	}
+	return nil
 }
 
 // outermost returns the roots, sorted, without those that lie in another.

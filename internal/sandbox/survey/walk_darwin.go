@@ -22,8 +22,8 @@ func (h handle) close() {}
 
 func (h handle) stat(name, path string) (Object, error) { return stat(path) }
 
-func (h handle) each(path string, _ *[]byte, f func(entry)) error {
-	d, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
+func (h handle) each(n *node, _ *[]byte, f func(entry)) error {
+	d, err := os.OpenFile(n.fullPath(), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ const (
 	direntName = 19
 )
 
-func (h handle) each(_ string, buf *[]byte, f func(entry)) error {
+func (h handle) each(_ *node, buf *[]byte, f func(entry)) error {
 	if *buf == nil {
 		*buf = make([]byte, readSize)
 	}

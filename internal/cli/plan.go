@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"bourn/internal/policy"
+	"bourn/internal/run"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) planCommand() *cobra.Command {
+	var f grantFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "plan [flags] [-- COMMAND [ARG...]]",
+		Short: "Show what a run would seal here, item by item, without running",
+		Example: `  bourn plan
+  bourn plan --deny .env --read ~/src/lib
+  bourn plan --agent builder --json`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if inside() {
+				return refuseInside("bourn plan")
+			}
+			p, err := a.prepare(&f, args)
+			if err != nil {
+				return err
+			}
+			r := run.Report{Agent: p.Options.Agent, Items: p.Plan.Items,
+				Sandbox: policy.Sandbox{State: policy.StateNotRunning, Backend: policy.Backend}}
+			if asJSON {
+				return printJSON(a.Stdout, r)
+			}
+			title := "a run in " + p.Request.Cwd
+			if f.agent != "" {
+				title = "agent '" + f.agent + "'"
+			}
+			a.printf("plan for %s with %s\n", title, policy.Backend)
+			a.printf("✓ would be enforced   ✗ would be dropped\n")
+			printItems(a.Stdout, r.Items)
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}

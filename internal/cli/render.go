@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"bourn"
+	"bourn/internal/policy"
+	"bourn/internal/run"
+)
+
+// marks are how fates are shown.
+var marks = map[policy.Fate]string{policy.Enforced: "✓", policy.Dropped: "✗", policy.Recorded: "·"}
+
+// sections are the kinds of items with their headings, in the order of printing.
+var sections = []struct {
+	kind    policy.Kind
+	heading string
+}{
+	{policy.KindRead, "READ"}, {policy.KindWrite, "WRITE"}, {policy.KindDeny, "DENY"}, {policy.KindProtect, "PROTECT"},
+	{policy.KindHost, "HOST"}, {policy.KindUnix, "UNIX"}, {policy.KindSpawnDir, "SPAWN DIR"}, {policy.KindEnv, "ENV"},
+	{policy.KindDoor, "DOOR"}, {policy.KindLimit, "LIMIT"}, {policy.KindDefault, "DEFAULT"},
+}
+
+// state is a header's words for a sandbox.
+func state(s policy.Sandbox) string {
+	switch s.State {
+	case policy.StateEnforcing:
+		return "sandbox enforcing (" + s.Backend + ")"
+	case policy.StateAdvisory:
+		return "sandbox ADVISORY (running without a kernel sandbox: can reach more than listed)"
+	case policy.StateNotRunning:
+		return "not running (nothing is enforced; these grants take effect on start)"
+	case policy.StateUnknown:
+	}
+	return "sandbox unknown (the record of a run cannot be read)"
+}
+
+// printReport prints a report for people. Kinds selects sections; nil is all of them.
+func printReport(w io.Writer, title string, r run.Report, kinds ...policy.Kind) {
+	fmt.Fprintf(w, "%s — %s\n", title, state(r.Sandbox))
+	printItems(w, r.Items, kinds...)
+	if r.Running > 1 {
+		fmt.Fprintf(w, "\n%d runs of this agent live; the newest is shown\n", r.Running)
+	}
+	if r.Drift {
+		fmt.Fprintf(w, "\nthe profile has changed since the seal: it takes effect on next start\n")
+	}
+}
+
+// printItems prints items by section.
+func printItems(w io.Writer, items []policy.Item, kinds ...policy.Kind) {
+	for _, s := range sections {
+		if len(kinds) > 0 && !contains(kinds, s.kind) {
+			continue
+		}
+		first := true
+		for _, it := range items {
+			if it.Kind != s.kind {
+				continue
+			}
+			if first {
+				fmt.Fprintf(w, "\n%s\n", s.heading)
+				first = false
+			}
+			printItem(w, it)
+		}
+	}
+}
+
+func printItem(w io.Writer, it policy.Item) {
+	fmt.Fprintf(w, "  %s %s\n", marks[it.Fate], bourn.Printable(it.Target))
+	if it.Fate == policy.Dropped {
+		fmt.Fprintf(w, "      dropped — %s\n", bourn.Printable(it.Reason))
+	}
+	if it.Caveat != "" {
+		fmt.Fprintf(w, "      %s\n", bourn.Printable(it.Caveat))
+	}
+}
+
+func contains(kinds []policy.Kind, k policy.Kind) bool {
+	for _, x := range kinds {
+		if x == k {
+			return true
+		}
+	}
+	return false
+}
+
+// printJSON prints a value as indented JSON.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

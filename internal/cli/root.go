@@ -1,0 +1,207 @@
+// Package cli is bourn's command line: a file for each command. It alone prints.
+//
+// Results go to standard output and everything else to standard error. Errors are one
+// sentence, and the hint below them is what to do next.
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"bourn"
+	"bourn/internal/run"
+
+	"github.com/spf13/cobra"
+)
+
+// A Command is one invocation: what it may read and write. The zero value of a field
+// is an error but where it says otherwise.
+type Command struct {
+	Args    []string // without the program's name
+	Environ []string
+	Stdin   *os.File
+	Stdout  *os.File
+	Stderr  *os.File
+	Version string // "" is "dev"
+}
+
+// app is what the commands share.
+type app struct {
+	Command
+	home   *run.Home
+	exit   int
+	signal int
+}
+
+// An Exit says how the process must end: with a status, or by the signal that ended the
+// command it ran, so that whoever waits sees the same as without bourn.
+type Exit struct {
+	Status int
+	Signal int
+}
+
+// Main runs one command and reports how the process must end.
+func (c Command) Main() Exit {
+	a := &app{Command: c}
+	root := a.root()
+	root.SetArgs(c.Args)
+	root.SetOut(c.Stdout)
+	root.SetErr(c.Stderr)
+	if cmd, err := root.ExecuteC(); err != nil {
+		a.complain(cmd, err)
+	}
+	return Exit{Status: a.exit, Signal: a.signal}
+}
+
+func (a *app) root() *cobra.Command {
+	version := a.Version
+	if version == "" {
+		version = "dev"
+	}
+	root := &cobra.Command{
+		Use:   "bourn",
+		Short: "Run agents and commands inside boundaries that the kernel keeps",
+		Long: `Bourn runs an agent, or any command, sealed: it may read, write and execute what you
+granted, the kernel keeps that, and bourn says for every grant whether it got there.
+
+Start here, in a project's directory:
+
+  bourn run -- claude           an agent, with this directory writable and nothing else
+  bourn run --deny .env -- sh   a shell in which .env is closed
+  bourn plan                    what would be sealed, line by line
+  bourn doctor                  what this host can keep`,
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("bourn {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(a.runCommand(), a.planCommand(), a.explainCommand(), a.whoamiCommand(), a.agentCommand(), a.doctorCommand())
+	return root
+}
+
+// usage marks an error as one of usage: status 2.
+func usage(err error) error { return fmt.Errorf("%w usage: %w", bourn.ErrInvalid, err) }
+
+// complain prints an error and its hint, and sets the exit status.
+func (a *app) complain(cmd *cobra.Command, err error) {
+	if a.exit == 0 {
+		a.exit = bourn.CodeOf(err).ExitStatus()
+		if isUsage(err) {
+			a.exit = bourn.CodeInvalid.ExitStatus()
+		}
+	}
+	for i, line := range strings.Split(err.Error(), "\n") {
+		if i == 0 {
+			line = "bourn: " + line
+		} else {
+			line = "       " + line
+		}
+		fmt.Fprintln(a.Stderr, bourn.Printable(line))
+	}
+	hint := bourn.HintOf(err)
+	if hint == "" && isUsage(err) {
+		hint = cmd.CommandPath() + " --help shows the usage and examples"
+	}
+	if hint != "" {
+		fmt.Fprintln(a.Stderr, "hint: "+bourn.Printable(hint))
+	}
+}
+
+// isUsage reports whether cobra refused the command line: it has no error types.
+func isUsage(err error) bool {
+	s := err.Error()
+	return strings.HasPrefix(s, "unknown command") || strings.HasPrefix(s, "accepts ") || strings.HasPrefix(s, "requires ") ||
+		strings.HasPrefix(s, "invalid usage") || strings.HasPrefix(s, "required flag")
+}
+
+// open finds $BOURN_HOME, the person's home and the program, and removes what killed
+// runs have left.
+func (a *app) open() error {
+	if a.home != nil {
+		return nil
+	}
+	h, err := a.findHome()
+	if err != nil {
+		return err
+	}
+	if err := h.Sweep(); err != nil {
+		return err
+	}
+	a.home = h
+	return nil
+}
+
+func (a *app) findHome() (*run.Home, error) {
+	h := &run.Home{Environ: a.Environ}
+	env := func(name string) string {
+		for _, kv := range a.Environ {
+			if v, ok := strings.CutPrefix(kv, name+"="); ok {
+				return v
+			}
+		}
+		return ""
+	}
+	h.Person = env("HOME")
+	if !filepath.IsAbs(h.Person) {
+		return nil, bourn.WithHint(fmt.Errorf("%w: HOME is not set to an absolute path", bourn.ErrInvalid), "set HOME to your home directory")
+	}
+	h.Person = canonical(h.Person)
+	h.Dir = env("BOURN_HOME")
+	if h.Dir == "" {
+		h.Dir = filepath.Join(h.Person, ".bourn")
+	}
+	if !filepath.IsAbs(h.Dir) {
+		return nil, bourn.WithHint(fmt.Errorf("%w: BOURN_HOME is not an absolute path", bourn.ErrInvalid), "unset it, or set it to a directory of your own")
+	}
+	h.Dir = canonical(h.Dir)
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	h.Program = canonical(program)
+	return h, nil
+}
+
+// canonical resolves symlinks as far as the path exists.
+func canonical(p string) string {
+	p = filepath.Clean(p)
+	if real, err := filepath.EvalSymlinks(p); err == nil {
+		return real
+	}
+	if dir := filepath.Dir(p); dir != p {
+		return filepath.Join(canonical(dir), filepath.Base(p))
+	}
+	return p
+}
+
+// where returns the working directory, canonical, and as the person spelled it.
+func (a *app) where() (cwd, name string, err error) {
+	name, err = os.Getwd() // prefers $PWD where that names the same directory
+	if err != nil {
+		return "", "", bourn.WithHint(fmt.Errorf("cannot find the working directory: %w", err), "cd into a directory that exists")
+	}
+	return canonical(name), name, nil
+}
+
+// inside reports whether bourn itself runs in a seal.
+func inside() bool {
+	info, err := os.Lstat(run.GatePath)
+	return err == nil && info.Mode()&os.ModeSocket != 0
+}
+
+func refuseInside(what string) error {
+	return bourn.WithHint(fmt.Errorf("%w: %s is not possible inside a seal", bourn.ErrDenied, what),
+		"ask a person to do it outside; inside, bourn whoami and bourn explain work")
+}
+
+func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.Stdout, format, args...) }
+
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.Stderr, "bourn: "+bourn.Printable(fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,205 @@
+package run
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"bourn/internal/policy"
+)
+
+// passedEnv are the variables that every run keeps. HOME, TMPDIR, PATH and PWD are set.
+var passedEnv = []string{"LANG", "LANGUAGE", "TERM", "COLORTERM", "TZ", "USER", "LOGNAME", "SHELL"}
+
+// defaultPath is what a run gets where PATH is not set (environ(7)).
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// lookup returns a variable of the person's environment.
+func (h *Home) lookup(name string) (string, bool) {
+	for i := len(h.Environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(h.Environ[i], name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// environment builds the run's environment.
+func (h *Home) environment(agent bool, cwd string) []policy.EnvVar {
+	path, ok := h.lookup("PATH")
+	if !ok || path == "" {
+		path = defaultPath
+	}
+	tmp := "/tmp"
+	env := []policy.EnvVar{
+		{Name: "PATH", Value: path + ":/run/bourn"}, {Name: "HOME", Value: h.Person},
+		{Name: "TMPDIR", Value: tmp}, {Name: "PWD", Value: cwd},
+	}
+	for _, name := range passedEnv {
+		if v, ok := h.lookup(name); ok {
+			env = append(env, policy.EnvVar{Name: name, Value: v})
+		}
+	}
+	for _, kv := range h.Environ {
+		if name, v, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, "LC_") {
+			env = append(env, policy.EnvVar{Name: name, Value: v})
+		}
+	}
+	return env
+}
+
+// withVar puts a variable into env, in the place of one of the same name.
+func withVar(env []policy.EnvVar, v policy.EnvVar) []policy.EnvVar {
+	env = slices.DeleteFunc(env, func(e policy.EnvVar) bool { return e.Name == v.Name })
+	return append(env, v)
+}
+
+// toolchainRoots are directories that belong to a directory of PATH: what stands there
+// does not work without them. Patterns are matched against the end of the PATH entry;
+// the root is that entry with so many components taken off, and more joined to it.
+var toolchainRoots = []struct {
+	suffix string
+	up     int
+	more   []string
+}{
+	{"/.cargo/bin", 2, []string{".rustup/toolchains", ".rustup/settings.toml"}},
+	{"/.pyenv/shims", 1, nil}, {"/.pyenv/bin", 1, nil},
+	{"/.rbenv/shims", 1, nil}, {"/.rbenv/bin", 1, nil},
+	{"/.asdf/shims", 1, nil}, {"/.asdf/bin", 1, nil},
+	{"/.volta/bin", 1, nil}, {"/.bun/bin", 1, nil}, {"/.deno/bin", 1, nil},
+	{"/mise/shims", 1, []string{"installs"}},
+	{"/go/bin", 1, []string{"bin", "lib", "pkg/tool", "pkg/include", "src", "VERSION", "go.env"}},
+}
+
+// versioned are toolchains that stand in a directory per version.
+var versioned = regexp.MustCompile(`^(.*/\.nvm/versions/node/[^/]+|.*/\.sdkman/candidates/[^/]+/[^/]+|.*/\.fnm/.*/installation|/opt/[^/]+(?:/[^/]+)*|.*/\.local/share/mise/installs/[^/]+/[^/]+|.*/\.pyenv/versions/[^/]+|.*/\.rustup/toolchains/[^/]+)/bin$`)
+
+// toolchains returns what must be readable for the programs in PATH to run.
+func (h *Home) toolchains() []string {
+	path, _ := h.lookup("PATH")
+	var out []string
+	add := func(p string) {
+		if p = filepath.Clean(p); !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) || policy.Broad(filepath.Clean(dir), nil) != "" || inSystem(dir) {
+			continue
+		}
+		dir = filepath.Clean(dir)
+		if m := versioned.FindStringSubmatch(dir); m != nil {
+			add(m[1])
+			continue
+		}
+		rooted := false
+		for _, row := range toolchainRoots {
+			if !strings.HasSuffix(dir, row.suffix) {
+				continue
+			}
+			rooted = true
+			root := dir
+			for range row.up {
+				root = filepath.Dir(root)
+			}
+			if row.more == nil {
+				add(root)
+			}
+			add(dir)
+			for _, m := range row.more {
+				add(filepath.Join(root, m))
+			}
+		}
+		if !rooted {
+			add(dir)
+		}
+	}
+	return out
+}
+
+func inSystem(p string) bool {
+	return slices.ContainsFunc(policy.SystemPaths, func(s string) bool { return policy.Under(filepath.Clean(p), s) })
+}
+
+// gitIdentity returns lines for a git config file with the person's name and address,
+// which commits need; nothing else of the person's config is shown.
+func (h *Home) gitIdentity() string {
+	var name, email string
+	for _, at := range []string{filepath.Join(h.Person, ".config/git/config"), filepath.Join(h.Person, ".gitconfig")} {
+		n, e := readGitUser(at)
+		if n != "" {
+			name = n
+		}
+		if e != "" {
+			email = e
+		}
+	}
+	if name == "" && email == "" {
+		return ""
+	}
+	lines := "[user]\n"
+	if name != "" {
+		lines += "\tname = " + gitQuote(name) + "\n"
+	}
+	if email != "" {
+		lines += "\temail = " + gitQuote(email) + "\n"
+	}
+	return lines
+}
+
+// readGitUser reads user.name and user.email from a git config file (git-config(1),
+// Syntax). Values that continue on a next line are not understood and are left out.
+func readGitUser(at string) (name, email string) {
+	f, err := os.Open(at)
+	if err != nil {
+		return "", ""
+	}
+	defer f.Close()
+	inUser := false
+	for s := bufio.NewScanner(f); s.Scan(); {
+		line := strings.TrimSpace(s.Text())
+		if strings.HasPrefix(line, "[") {
+			inUser = strings.EqualFold(strings.TrimSpace(strings.Trim(line, "[]")), "user")
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !inUser || !ok || strings.HasSuffix(line, `\`) {
+			continue
+		}
+		switch strings.ToLower(strings.TrimSpace(key)) {
+		case "name":
+			name = gitValue(value)
+		case "email":
+			email = gitValue(value)
+		}
+	}
+	return name, email
+}
+
+// gitValue takes a config value out of its quotes and comments.
+func gitValue(v string) string {
+	var b strings.Builder
+	quoted := false
+	v = strings.TrimSpace(v)
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case c == '\\' && i+1 < len(v):
+			i++
+			b.WriteByte(v[i])
+		case c == '"':
+			quoted = !quoted
+		case (c == '#' || c == ';') && !quoted:
+			return strings.TrimSpace(b.String())
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func gitQuote(v string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ").Replace(v) + `"`
+}

@@ -1,0 +1,176 @@
+package run
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"path"
+	"strings"
+	"time"
+
+	"bourn/internal/policy"
+)
+
+// The gate is what a run can ask Bourn: newline-delimited JSON-RPC 2.0 on
+// /run/bourn/gate.sock. Whoever connects is that agent in that run. Its answers come
+// from the plan that the run was started with and from nothing else: they do not tell
+// whether a path exists on the host.
+//
+//	→ {"jsonrpc":"2.0","id":1,"method":"bourn/whoami"}
+//	← {"jsonrpc":"2.0","id":1,"result":{"agent":…,"run":…,"sandbox":…,"items":[…]}}
+//	→ {"jsonrpc":"2.0","id":2,"method":"bourn/explain","params":{"operation":"read","target":"/p/.env"}}
+//	← {"jsonrpc":"2.0","id":2,"result":{"agent":…,"operation":…,"answer":"denied","item":{…}}}
+type gate struct {
+	plan   *policy.Plan
+	report func() Report
+	slots  chan struct{} // bounds how many connections are served at once
+}
+
+const (
+	gateLine  = 64 << 10        // bytes in one request
+	gateIdle  = 5 * time.Minute // a connection that says nothing is closed
+	gateConns = 32
+)
+
+type request struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+}
+
+type response struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  any             `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func newGate(plan *policy.Plan, report func() Report) *gate {
+	return &gate{plan: plan, report: report, slots: make(chan struct{}, gateConns)}
+}
+
+// serve answers one connection until it is closed, says nothing for long, or sends a
+// line that is too long. With all slots taken a new connection is closed at once.
+func (g *gate) serve(conn net.Conn) {
+	defer conn.Close()
+	select {
+	case g.slots <- struct{}{}:
+		defer func() { <-g.slots }()
+	default:
+		return
+	}
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(make([]byte, 4096), gateLine)
+	out := json.NewEncoder(conn)
+	for {
+		_ = conn.SetDeadline(time.Now().Add(gateIdle))
+		if !lines.Scan() {
+			return
+		}
+		var req request
+		if err := json.Unmarshal(lines.Bytes(), &req); err != nil {
+			if out.Encode(response{Version: "2.0", ID: json.RawMessage("null"), Error: &rpcError{-32700, "not JSON"}}) != nil {
+				return
+			}
+			continue
+		}
+		if req.ID == nil {
+			continue // a notification is not answered
+		}
+		resp := response{Version: "2.0", ID: req.ID}
+		resp.Result, resp.Error = g.call(req)
+		if out.Encode(resp) != nil {
+			return
+		}
+	}
+}
+
+func (g *gate) call(req request) (any, *rpcError) {
+	switch req.Method {
+	case "bourn/whoami":
+		return g.report(), nil
+	case "bourn/explain":
+		var p struct {
+			Operation policy.Operation `json:"operation"`
+			Target    string           `json:"target"`
+		}
+		if err := json.Unmarshal(req.Params, &p); err != nil {
+			return nil, &rpcError{-32602, "params need operation and target"}
+		}
+		return g.explain(p.Operation, p.Target)
+	}
+	return nil, &rpcError{-32601, "unknown method: use bourn/whoami or bourn/explain"}
+}
+
+func (g *gate) explain(op policy.Operation, target string) (any, *rpcError) {
+	switch op {
+	case policy.OpConnect:
+	case policy.OpRead, policy.OpWrite, policy.OpExec:
+		if !path.IsAbs(target) {
+			return nil, &rpcError{-32602, "target must be an absolute path"}
+		}
+	default:
+		return nil, &rpcError{-32602, "operation must be read, write, exec or connect"}
+	}
+	a := g.plan.Explain(op, target)
+	a.Agent = string(g.report().Agent)
+	if a.Allowed == "denied" && (a.Item == nil || a.Item.Kind != policy.KindDeny && a.Item.Kind != policy.KindProtect) {
+		a.Grant = "ask a person to run: " + explainCommand(a.Agent, op, target)
+	}
+	return a, nil
+}
+
+func explainCommand(agent string, op policy.Operation, target string) string {
+	words := []string{"bourn", "explain"}
+	if agent != "" {
+		words = append(words, agent)
+	}
+	return strings.Join(append(words, string(op), shellQuote(target)), " ")
+}
+
+// AskGate sends one request over conn, the gate of the run that the caller is in, and
+// decodes its result.
+func AskGate(conn io.ReadWriter, method string, params, result any) error {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(conn).Encode(request{Version: "2.0", ID: json.RawMessage("1"), Method: method, Params: data}); err != nil {
+		return err
+	}
+	var resp struct {
+		Result json.RawMessage `json:"result"`
+		Error  *rpcError       `json:"error"`
+	}
+	if err := json.NewDecoder(conn).Decode(&resp); err != nil {
+		return err
+	}
+	if resp.Error != nil {
+		return &gateError{resp.Error.Message}
+	}
+	return json.Unmarshal(resp.Result, result)
+}
+
+// GatePath is where a run finds its gate.
+const GatePath = "/run/bourn/gate.sock"
+
+type gateError struct{ text string }
+
+func (e *gateError) Error() string { return "the gate refused: " + e.text }
+
+// shellQuote returns s as one word of a shell command.
+func shellQuote(s string) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./~+=:@%,", r))
+	}) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

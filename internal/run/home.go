@@ -1,0 +1,102 @@
+// Package run is one run from profile to report: it reads the profile, asks the host,
+// compiles the plan, launches it, keeps its record on disk and serves its gate.
+//
+// On disk, below $BOURN_HOME (0700):
+//
+//	agents/<name>/profile.yaml    the declaration
+//	agents/<name>/identity.key    Ed25519, 0600; identity.pub beside it
+//	agents/<name>/home/           the agent's own writable home
+//	agents/<name>/runs/<id>.json  records of runs; runs/ here for runs without an agent
+//	agents/<name>/denied.json     the objects that the last seal denied, by identity
+//	agents/<name>/places.json     mount points that a run made in home/, until it ends
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"time"
+
+	"bourn"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+)
+
+// A Home is $BOURN_HOME and what the environment says of the person.
+type Home struct {
+	Dir     string // $BOURN_HOME, absolute
+	Person  string // the person's home directory, absolute
+	Program string // the bourn program, canonical
+	Environ []string
+	Now     func() time.Time // nil means time.Now
+}
+
+func (h *Home) now() time.Time {
+	if h.Now == nil {
+		return time.Now()
+	}
+	return h.Now()
+}
+
+func (h *Home) agents() string                    { return filepath.Join(h.Dir, "agents") }
+func (h *Home) agent(name bourn.AgentName) string { return filepath.Join(h.agents(), string(name)) }
+
+// base is the directory that holds the records of an agent's runs, or of runs without one.
+func (h *Home) base(name bourn.AgentName) string {
+	if name == "" {
+		return h.Dir
+	}
+	return h.agent(name)
+}
+
+// ProfilePath is where the profile of an agent stands.
+func (h *Home) ProfilePath(name bourn.AgentName) string {
+	return filepath.Join(h.agent(name), "profile.yaml")
+}
+
+// lock takes the lock of an agent, or of runs without one, until unlock is called.
+func (h *Home) lock(name bourn.AgentName) (unlock func(), err error) {
+	dir := h.base(name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return lockedfile.MutexAt(filepath.Join(dir, ".lock")).Lock()
+}
+
+// Agents returns the names of all agents, sorted.
+func (h *Home) Agents() ([]bourn.AgentName, error) {
+	entries, err := os.ReadDir(h.agents())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list agents: %w", err)
+	}
+	var names []bourn.AgentName
+	for _, e := range entries {
+		if name, err := bourn.ParseAgentName(e.Name()); err == nil && e.IsDir() {
+			names = append(names, name)
+		}
+	}
+	sort.Slice(names, func(i, j int) bool { return names[i] < names[j] })
+	return names, nil
+}
+
+// writeFile replaces a file in one step: a reader sees the old content or the new.
+func writeFile(path string, data []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err = f.Write(data); err == nil {
+		err = f.Chmod(mode)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,176 @@
+package run
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	"bourn"
+	"bourn/internal/policy"
+)
+
+// recordVersion is the version of a record's format.
+const recordVersion = 1
+
+// keptRecords is how many records stay on disk for each agent.
+const keptRecords = 20
+
+// A Record says what the seal of one run holds. It is written when the seal holds and
+// before the command's first instruction; whether the run still lives is read from the
+// process table, so that a record never claims more than is there.
+type Record struct {
+	Version       int             `json:"version"`
+	Run           string          `json:"run"`
+	Agent         bourn.AgentName `json:"agent"`
+	Pid           int             `json:"pid"`        // pid 1 of the sealed run, as seen outside
+	StartTime     uint64          `json:"start_time"` // its start, in clock ticks since boot (proc_pid_stat(5))
+	BootID        string          `json:"boot_id"`
+	Generation    string          `json:"generation"`
+	ProfileDigest string          `json:"profile_digest"`
+	Sandbox       policy.Sandbox  `json:"sandbox"`
+	Items         []policy.Item   `json:"items"`
+}
+
+func (h *Home) runsDir(name bourn.AgentName) string { return filepath.Join(h.base(name), "runs") }
+
+// newRecord fills in what is known of the process that holds the seal.
+func newRecord(runID string, agent bourn.AgentName, pid int) (Record, error) {
+	start, err := startTime(pid)
+	if err != nil {
+		return Record{}, fmt.Errorf("cannot record the run: %w", err)
+	}
+	boot, err := bootID()
+	if err != nil {
+		return Record{}, fmt.Errorf("cannot record the run: %w", err)
+	}
+	return Record{Version: recordVersion, Run: runID, Agent: agent, Pid: pid, StartTime: start, BootID: boot}, nil
+}
+
+// save writes the record and removes the oldest ones of runs that have ended.
+func (h *Home) save(r Record) error {
+	dir := h.runsDir(r.Agent)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("cannot record the run: %w", err)
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(dir, r.Run+".json"), append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("cannot record the run: %w", err)
+	}
+	return h.prune(r.Agent)
+}
+
+// prune keeps the newest records. Names begin with the time, so they sort by age.
+func (h *Home) prune(name bourn.AgentName) error {
+	names, err := h.recordNames(name)
+	if err != nil {
+		return err
+	}
+	for len(names) > keptRecords {
+		at := filepath.Join(h.runsDir(name), names[0])
+		if r, err := readRecord(at); err != nil || !r.Live() {
+			if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("cannot remove an old record: %w", err)
+			}
+		}
+		names = names[1:]
+	}
+	return nil
+}
+
+// recordNames returns the file names of an agent's records, oldest first.
+func (h *Home) recordNames(name bourn.AgentName) ([]string, error) {
+	entries, err := os.ReadDir(h.runsDir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the records of runs: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+func readRecord(path string) (Record, error) {
+	var r Record
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("cannot read record %q: %w", path, err)
+	}
+	if r.Version != recordVersion {
+		return r, fmt.Errorf("cannot read record %q: version %d is not known", path, r.Version)
+	}
+	return r, nil
+}
+
+// Live returns the records of an agent's runs that live, newest first. A record that
+// cannot be read is unreadable, not absent: it may be that of a run that lives.
+func (h *Home) Live(name bourn.AgentName) (live []Record, unreadable error, err error) {
+	names, err := h.recordNames(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := len(names) - 1; i >= 0; i-- {
+		r, err := readRecord(filepath.Join(h.runsDir(name), names[i]))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			unreadable = err
+		case r.Live():
+			live = append(live, r)
+		}
+	}
+	return live, unreadable, nil
+}
+
+// Live reports whether the process that holds the seal still runs: the same boot, the
+// same pid and the same start, since a pid alone is used again.
+func (r Record) Live() bool {
+	boot, err := bootID()
+	if err != nil || boot != r.BootID {
+		return false
+	}
+	start, err := startTime(r.Pid)
+	return err == nil && start == r.StartTime
+}
+
+func bootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+}
+
+// startTime returns field 22 of /proc/<pid>/stat. The second field holds the program's
+// name and may hold anything, so fields are counted from its closing parenthesis. A
+// zombie has ended.
+func startTime(pid int) (uint64, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	i := strings.LastIndexByte(string(data), ')')
+	fields := strings.Fields(string(data[i+1:]))
+	if i < 0 || len(fields) < 20 {
+		return 0, fmt.Errorf("cannot read the start time of process %d", pid)
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return 0, fmt.Errorf("process %d has ended", pid)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}

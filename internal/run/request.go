@@ -1,0 +1,290 @@
+package run
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bourn"
+	"bourn/internal/policy"
+	"bourn/internal/profile"
+	"bourn/internal/sandbox"
+)
+
+// Options are what the command line says of one run.
+type Options struct {
+	Agent     bourn.AgentName // "" for a run without one
+	Command   []string        // empty means the profile's
+	Read      []string
+	Write     []string
+	Deny      []string
+	SpawnDirs []string
+	Env       []string // names to pass
+	Cwd       string   // canonical working directory
+	CwdName   string   // the same as the person spelled it ($PWD)
+}
+
+// A Prepared run is planned and not started.
+type Prepared struct {
+	Options Options
+	Request *policy.Request
+	Plan    *policy.Plan
+	Profile *profile.Profile // nil without an agent
+	Digest  string           // of the profile's bytes, SHA-256 in hex
+
+	home       *Home
+	remembered []sandbox.Remembered
+}
+
+// Prepare reads the profile, asks the host and compiles the plan. Nothing is changed on
+// disk. An error means that nothing may be started; a grant that cannot be had is none,
+// it is an item of the plan with its reason.
+func (h *Home) Prepare(o Options) (*Prepared, error) {
+	p := &Prepared{Options: o, home: h}
+	p.Request = &policy.Request{
+		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
+		Home: h.Person, BournDir: h.Dir, Program: h.Program, GitUser: h.gitIdentity(),
+		Env: h.environment(o.Agent != "", o.Cwd),
+	}
+	if o.Agent != "" {
+		if err := p.fromProfile(); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.fromFlags(); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.remembered, err = h.remembered(o.Agent); err != nil {
+		return nil, err
+	}
+	err = sandbox.Gather(p.Request, sandbox.Options{
+		Toolchains: h.toolchains(), OtherWrites: h.otherWrites(o.Agent), Remembered: p.remembered})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.refuseFlags(); err != nil {
+		return nil, err
+	}
+	p.alias()
+	p.Plan = policy.Compile(p.Request)
+	return p, nil
+}
+
+// fromProfile takes the grants of the agent's profile.
+func (p *Prepared) fromProfile() error {
+	name := p.Options.Agent
+	src, err := os.ReadFile(p.home.ProfilePath(name))
+	if err != nil {
+		return p.home.noProfile(name, err)
+	}
+	sum := sha256.Sum256(src)
+	p.Digest = hex.EncodeToString(sum[:])
+	prof, err := profile.ParseFor(name, p.home.ProfilePath(name), src)
+	if err != nil {
+		return err
+	}
+	p.Profile = prof
+	r := p.Request
+	r.AgentHome = filepath.Join(p.home.agent(name), "home")
+	if len(r.Command) == 0 {
+		r.Command = prof.Command
+	}
+	for _, g := range prof.Filesystem.Read {
+		p.grant(policy.KindRead, p.home.expand(g.Text), "profile", false)
+	}
+	for _, g := range prof.Filesystem.Write {
+		p.grant(policy.KindWrite, p.home.expand(g.Text), "profile", false)
+	}
+	for _, g := range prof.Processes.SpawnDirs {
+		p.grant(policy.KindSpawnDir, p.home.expand(g.Text), "profile", false)
+	}
+	for _, d := range prof.Filesystem.Deny {
+		text := d.Text
+		if !d.Glob {
+			text, _ = d.Literal()
+		}
+		r.Denies = append(r.Denies, policy.Deny{Pattern: p.home.expand(text), From: "profile", Glob: d.Glob})
+	}
+	r.Exec = policy.ExecMode(prof.Processes.Mode)
+	r.Limits = policy.Limits(prof.Limits)
+	r.Advisory = !prof.Sandbox.FailClosed
+	for _, name := range prof.Env.Pass {
+		p.pass(name, "profile")
+	}
+	for _, v := range prof.Env.Set {
+		r.Env = withVar(r.Env, policy.EnvVar{Name: v.Name, Value: v.Value, From: "profile"})
+	}
+	return nil
+}
+
+func (h *Home) noProfile(name bourn.AgentName, err error) error {
+	if os.IsNotExist(err) {
+		return bourn.WithHint(fmt.Errorf("%w: no agent %q", bourn.ErrNotFound, name),
+			"bourn agent list shows the agents, bourn agent create "+string(name)+" makes this one")
+	}
+	return fmt.Errorf("cannot read the profile of agent %q: %w", name, err)
+}
+
+// fromFlags adds what was given for this run alone, and without an agent and a write
+// grant the working directory.
+func (p *Prepared) fromFlags() error {
+	o := p.Options
+	for _, g := range o.Read {
+		p.grant(policy.KindRead, p.absolute(g), "flag", true)
+	}
+	for _, g := range o.Write {
+		p.grant(policy.KindWrite, p.absolute(g), "flag", true)
+	}
+	for _, g := range o.SpawnDirs {
+		p.grant(policy.KindSpawnDir, p.absolute(g), "flag", true)
+	}
+	if len(o.SpawnDirs) > 0 && o.Agent == "" {
+		p.Request.Exec = policy.ExecAllowlist
+	}
+	for _, d := range o.Deny {
+		p.Request.Denies = append(p.Request.Denies, p.denyFlag(d))
+	}
+	for _, name := range o.Env {
+		p.pass(name, "flag")
+	}
+	covered := slices.ContainsFunc(o.Read, func(r string) bool { return policy.Under(o.Cwd, p.absolute(r)) })
+	if o.Agent == "" && len(o.Write) == 0 && !covered {
+		p.grant(policy.KindWrite, o.Cwd, "default", true)
+	}
+	return nil
+}
+
+func (p *Prepared) denyFlag(text string) policy.Deny {
+	glob := hasMeta(text)
+	if !glob {
+		return policy.Deny{Pattern: p.absolute(unescape(text)), From: "flag"}
+	}
+	if !filepath.IsAbs(text) && !strings.HasPrefix(text, "~/") {
+		// The working directory is no pattern, whatever characters it has.
+		text = profile.EscapePattern(p.Options.Cwd) + "/" + text
+	}
+	return policy.Deny{Pattern: p.home.expand(text), From: "flag", Glob: true}
+}
+
+func (p *Prepared) grant(kind policy.Kind, path, from string, fresh bool) {
+	p.Request.Grants = append(p.Request.Grants, policy.Grant{
+		Kind: kind, From: from, Fresh: fresh, Place: policy.Place{Path: path}})
+}
+
+func (p *Prepared) pass(name, from string) {
+	v, ok := p.home.lookup(name)
+	p.Request.Env = withVar(p.Request.Env, policy.EnvVar{Name: name, Value: v, From: from, Missing: !ok})
+}
+
+// expand replaces a leading ~ by the person's home and cleans the path.
+func (h *Home) expand(text string) string {
+	if text == "~" {
+		return h.Person
+	}
+	if rest, ok := strings.CutPrefix(text, "~/"); ok {
+		text = h.Person + "/" + rest
+	}
+	return filepath.Clean(text)
+}
+
+// absolute returns a path of a flag, which may be relative to the working directory.
+func (p *Prepared) absolute(text string) string {
+	if text != "~" && !strings.HasPrefix(text, "~/") && !filepath.IsAbs(text) {
+		text = filepath.Join(p.Options.Cwd, text)
+	}
+	return p.home.expand(text)
+}
+
+// refuseFlags refuses a grant that can never be had: it was typed just now, and the
+// person is there to mend it.
+func (p *Prepared) refuseFlags() error {
+	for _, g := range p.Request.Grants {
+		if !g.Fresh || !g.Exists {
+			continue
+		}
+		reason := p.Request.Refusal(g.Kind, g.Real)
+		switch {
+		case reason == "":
+		case g.From == "default":
+			return bourn.WithHint(fmt.Errorf("%w: cannot make %s writable: %s", bourn.ErrInvalid, bourn.Printable(g.Real), reason),
+				"cd into a project, or name --write")
+		default:
+			return bourn.WithHint(fmt.Errorf("%w: cannot grant %s: %s", bourn.ErrInvalid, bourn.Printable(g.Path), reason),
+				"name a directory that holds only what the run needs")
+		}
+	}
+	return nil
+}
+
+// alias makes the working directory reachable by the name that the person gave it.
+func (p *Prepared) alias() {
+	o := p.Options
+	if o.CwdName == "" || o.CwdName == o.Cwd {
+		return
+	}
+	links := sandbox.Links(o.CwdName)
+	for i := range p.Request.Grants {
+		if g := &p.Request.Grants[i]; g.Exists && policy.Under(o.Cwd, g.Real) {
+			g.Links = append(g.Links, links...)
+			p.Request.Env = withVar(p.Request.Env, policy.EnvVar{Name: "PWD", Value: o.CwdName})
+			return
+		}
+	}
+}
+
+// otherWrites returns a function that lists the write grants of all agents but one.
+// An agent whose profile cannot be read contributes what cannot be excluded: nothing
+// is known of it, and it cannot run either.
+func (h *Home) otherWrites(but bourn.AgentName) func() []string {
+	return func() []string {
+		var out []string
+		names, _ := h.Agents()
+		for _, name := range names {
+			if name == but {
+				continue
+			}
+			src, err := os.ReadFile(h.ProfilePath(name))
+			if err != nil {
+				continue
+			}
+			prof, err := profile.Parse(string(name), src)
+			if err != nil {
+				continue
+			}
+			for _, g := range prof.Filesystem.Write {
+				out = append(out, h.expand(g.Text))
+			}
+		}
+		return out
+	}
+}
+
+// hasMeta reports whether a deny flag is a pattern: an unescaped * ? [ or {.
+func hasMeta(text string) bool {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '*', '?', '[', '{':
+			return true
+		}
+	}
+	return false
+}
+
+// unescape takes the backslashes out of a path that is no pattern.
+func unescape(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}

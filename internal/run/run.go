@@ -1,0 +1,196 @@
+package run
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"bourn"
+	"bourn/internal/launch"
+	"bourn/internal/policy"
+)
+
+// Streams are the command's standard streams; nil is /dev/null.
+type Streams struct{ In, Out, Err *os.File }
+
+// An Outcome says how a run ended and what is worth saying afterwards.
+type Outcome struct {
+	launch.Result
+	Run     string
+	Sandbox policy.Sandbox
+	Notes   []string // what a person should know, in order
+}
+
+// runner carries one run from the prepared plan to its end.
+type runner struct {
+	*Prepared
+	id      string
+	sandbox policy.Sandbox
+	unlock  func()
+	notices []launch.Notice
+	tell    func(Report)
+}
+
+// Run starts the prepared run and returns when it has ended. Told is called with the
+// report when the seal holds, before the command's first instruction. With probe set
+// the seal is made and nothing is executed.
+//
+// An error means that the command was not executed: it is launch's, or wraps a code of
+// package bourn. On a host that cannot keep the seal the run goes on without one, and
+// its report says ADVISORY, only if the profile asks for that.
+func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error) {
+	id, err := p.home.newRunID()
+	if err != nil {
+		return Outcome{}, err
+	}
+	r := &runner{Prepared: p, id: id, tell: told,
+		sandbox: policy.Sandbox{State: policy.StateEnforcing, Backend: policy.Backend}}
+	defer r.release()
+	if err := r.claim(); err != nil {
+		return Outcome{}, err
+	}
+	gate := newGate(p.Plan, r.report)
+	result, err := launch.Run(launch.Config{
+		Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
+		Report: func(int) ([]byte, error) { return json.MarshalIndent(r.report(), "", "  ") },
+		Sealed: r.sealed, Gate: gate.serve, Probe: probe,
+		Notice: func(n launch.Notice) { r.notices = append(r.notices, n) },
+	})
+	if errors.Is(err, bourn.ErrWeakHost) && p.Request.Advisory && !probe {
+		result, err = r.advisory(s, err)
+	}
+	out := Outcome{Result: result, Run: id, Sandbox: r.sandbox}
+	if err == nil {
+		out.Notes = r.notes()
+	}
+	return out, errors.Join(err, r.finish())
+}
+
+// newRunID returns an id that sorts by time.
+func (h *Home) newRunID() (string, error) {
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	return h.now().UTC().Format("20060102T150405.000") + "-" + hex.EncodeToString(b[:]), nil
+}
+
+// claim takes the agent's lock, which is held until the record is on disk: two starts
+// must not both think that the mount points in the agent's home are theirs.
+func (r *runner) claim() error {
+	if r.Options.Agent == "" {
+		return nil
+	}
+	unlock, err := r.home.lock(r.Options.Agent)
+	if err != nil {
+		return fmt.Errorf("cannot lock agent %q: %w", r.Options.Agent, err)
+	}
+	r.unlock = unlock
+	return r.home.makePlaces(r.Options.Agent, r.Plan)
+}
+
+func (r *runner) release() {
+	if r.unlock != nil {
+		r.unlock()
+		r.unlock = nil
+	}
+}
+
+func (r *runner) report() Report {
+	return Report{Agent: r.Options.Agent, Run: r.id, Sandbox: r.sandbox, Items: r.Plan.Items,
+		Generation: policy.Generation(r.sandbox, r.Plan.Items)}
+}
+
+// sealed puts the record on disk. What cannot be recorded does not run.
+func (r *runner) sealed(pid, _ int) error {
+	rec, err := newRecord(r.id, r.Options.Agent, pid)
+	if err != nil {
+		return err
+	}
+	rep := r.report()
+	rec.Generation, rec.ProfileDigest, rec.Sandbox, rec.Items = rep.Generation, r.Digest, rep.Sandbox, rep.Items
+	if err := r.home.save(rec); err != nil {
+		return err
+	}
+	if err := r.keepMemory(); err != nil {
+		return err
+	}
+	r.release()
+	if r.tell != nil {
+		r.tell(rep)
+	}
+	return nil
+}
+
+// keepMemory writes down what this seal denies.
+func (r *runner) keepMemory() error {
+	if len(r.Request.Denies) == 0 {
+		return nil
+	}
+	if r.unlock != nil {
+		return r.home.remember(r.Options.Agent, r.Request, r.remembered)
+	}
+	unlock, err := r.home.lock(r.Options.Agent)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	now, err := r.home.remembered(r.Options.Agent)
+	if err != nil {
+		return err
+	}
+	return r.home.remember(r.Options.Agent, r.Request, now)
+}
+
+// finish removes the mount points that the run made in the agent's home.
+func (r *runner) finish() error {
+	if r.Options.Agent == "" {
+		return nil
+	}
+	r.release()
+	return r.home.sweepAgent(r.Options.Agent)
+}
+
+// notes says what happened to denied and guarded paths during the run.
+func (r *runner) notes() []string {
+	var out []string
+	add := func(format string, args ...any) {
+		if s := fmt.Sprintf(format, args...); !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	for _, n := range r.notices {
+		switch {
+		case n.Error != "":
+			add("%s: %s", bourn.Printable(n.Path), n.Error)
+		case n.Item >= 0 && n.Item < len(r.Plan.Items) && r.Plan.Items[n.Item].Fate == policy.Dropped:
+			add("%s appeared during the run and was closed then", bourn.Printable(n.Path))
+		default:
+			add("%s was replaced on the host during the run and closed again", bourn.Printable(n.Path))
+		}
+	}
+	for _, l := range r.Plan.Late {
+		if _, err := os.Lstat(l.Path); err == nil {
+			add("%s was created during the run: %s. Read it before you use it", bourn.Printable(l.Path), l.Reason)
+		}
+	}
+	return out
+}
+
+// advisory runs the command without a kernel sandbox, because the profile says so and
+// the host cannot keep one. Nothing that the kernel would keep is shown as enforced.
+func (r *runner) advisory(s Streams, cause error) (launch.Result, error) {
+	r.sandbox = policy.Sandbox{State: policy.StateAdvisory}
+	for i := range r.Plan.Items {
+		it := &r.Plan.Items[i]
+		if it.Kind != policy.KindEnv && it.Fate == policy.Enforced {
+			it.Fate, it.By, it.Caveat = policy.Dropped, nil, ""
+			it.Reason = "running without a kernel sandbox"
+		}
+	}
+	return launch.RunUnsealed(launch.Config{Plan: r.Plan, Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Sealed: r.sealed}, cause)
+}

@@ -1,0 +1,425 @@
+// Package sandbox asks the host: it attaches to a request the facts that the planner
+// needs, and it says what this kernel can keep.
+//
+// It changes nothing. What it found can be out of date a moment later; the child checks
+// the identity of every object again when it attaches it (package namespace).
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"bourn"
+	"bourn/internal/policy"
+	"bourn/internal/sandbox/survey"
+)
+
+// Options are what the facts depend on besides the request itself.
+type Options struct {
+	// Toolchains are directories of PATH and what belongs to them, as found.
+	Toolchains []string
+	// OtherWrites returns the write grants of every other agent: a symlink below one is
+	// never followed. It is called only when a grant has a symlink in it.
+	OtherWrites func() []string
+	// Remembered are the objects that earlier runs denied, by deny pattern.
+	Remembered []Remembered
+}
+
+// Remembered is an object that an earlier run denied.
+type Remembered struct {
+	Pattern string        `json:"pattern"`
+	Path    string        `json:"path"`
+	Object  policy.Object `json:"object"`
+}
+
+// Gather attaches the host's facts to req. An error means that the request cannot be
+// planned safely and nothing may be started.
+func Gather(req *policy.Request, opt Options) error {
+	g := gatherer{req: req, opt: opt}
+	for _, do := range []func() error{
+		g.homes, g.system, g.grants, g.denies, g.remembered, g.links, g.mounts, g.guarded, g.sockets,
+	} {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type gatherer struct {
+	req   *policy.Request
+	opt   Options
+	roots []string // what grants show, outermost first
+}
+
+// place says what the host knows of p, following symlinks.
+func place(p string) policy.Place {
+	r, err := survey.Resolve(p)
+	if err != nil {
+		return policy.Place{Path: p, Real: p, Err: reason(err)}
+	}
+	out := policy.Place{Path: p, Real: r.Real, Exists: r.Exists, Ancestor: r.Existing}
+	for _, l := range r.Links {
+		out.Links = append(out.Links, policy.Link{At: l.At, Target: l.Target})
+	}
+	if n := len(r.Links); n > 0 {
+		out.Symlink = path.Base(r.Links[n-1].At) == path.Base(p) && r.Real != p
+	}
+	fill(&out, r.Object)
+	return out
+}
+
+func fill(p *policy.Place, o survey.Object) {
+	p.Dir = o.Type == survey.Dir
+	p.Nlink = o.Nlink
+	if o.Type != survey.Missing {
+		p.Object = policy.Object{Dev: o.Dev, Ino: o.Ino, Born: o.Born}
+	}
+}
+
+// reason is the innermost text of an error about a path that is printed anyway.
+func reason(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return "cannot be examined: " + err.Error()
+		}
+		err = inner
+	}
+}
+
+// homes finds every home directory that a grant must not cover.
+func (g *gatherer) homes() error {
+	homes := []string{g.req.Home}
+	if f, err := os.Open("/etc/passwd"); err == nil {
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			fields := strings.Split(s.Text(), ":")
+			if len(fields) < 7 || len(fields[2]) < 4 && fields[2] != "0" || fields[2] == "65534" {
+				continue // system accounts: their homes are system directories
+			}
+			if h := path.Clean(fields[5]); path.IsAbs(h) && !slices.Contains(homes, h) {
+				homes = append(homes, h)
+			}
+		}
+	}
+	g.req.Homes = slices.DeleteFunc(homes, func(h string) bool { return h == "" || h == "/" })
+	return nil
+}
+
+func (g *gatherer) system() error {
+	for _, list := range [][]string{policy.SystemPaths, g.opt.Toolchains} {
+		for _, p := range list {
+			if pl := place(p); pl.Exists && pl.Err == "" {
+				g.req.System = append(g.req.System, pl)
+			}
+		}
+	}
+	for _, p := range policy.EtcFiles {
+		if o, err := survey.Stat(p); err != nil || o.Type == survey.Missing {
+			continue
+		}
+		if pl := place(p); pl.Exists && pl.Err == "" {
+			g.req.Etc = append(g.req.Etc, pl)
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) grants() error {
+	for i := range g.req.Grants {
+		gr := &g.req.Grants[i]
+		gr.Place = place(gr.Path)
+		if len(gr.Links) > 0 {
+			gr.Foul = g.foul(gr.Links)
+		}
+		if gr.Exists && gr.Err == "" && gr.Foul == "" && gr.Kind != policy.KindSpawnDir {
+			g.roots = append(g.roots, gr.Real)
+		}
+	}
+	slices.Sort(g.roots)
+	g.roots = slices.CompactFunc(g.roots, func(a, b string) bool { return policy.Under(b, a) })
+	return nil
+}
+
+// foul returns the first link that lies under a write grant of any agent.
+func (g *gatherer) foul(links []policy.Link) string {
+	var writes []string
+	for _, gr := range g.req.Grants {
+		if gr.Kind == policy.KindWrite {
+			writes = append(writes, gr.Path)
+		}
+	}
+	if g.opt.OtherWrites != nil {
+		writes = append(writes, g.opt.OtherWrites()...)
+	}
+	for _, l := range links {
+		for _, w := range writes {
+			if l.At != w && policy.Under(l.At, w) {
+				return l.At
+			}
+		}
+	}
+	return ""
+}
+
+func (g *gatherer) denies() error {
+	var patterns []survey.Pattern
+	var owners []int
+	for i := range g.req.Denies {
+		d := &g.req.Denies[i]
+		d.Place = place(d.Pattern)
+		if !d.Glob {
+			continue
+		}
+		p, err := survey.ParsePattern(d.Pattern)
+		if err != nil {
+			return fmt.Errorf("%w: %w", bourn.ErrInvalid, err)
+		}
+		// The base may be spelled through a symlink; a walk sees real paths only.
+		if base := place(p.Base()); base.Real != p.Base() {
+			if p, err = p.Rebase(base.Real); err != nil {
+				return fmt.Errorf("%w: %w", bourn.ErrInvalid, err)
+			}
+		}
+		patterns, owners = append(patterns, p), append(owners, i)
+	}
+	if len(patterns) == 0 {
+		return nil
+	}
+	globs, err := survey.Expand(patterns, g.searched())
+	if err != nil {
+		return err
+	}
+	for i, found := range globs {
+		g.matched(&g.req.Denies[owners[i]], found)
+	}
+	return nil
+}
+
+// searched are the trees in which a pattern can match: all that the run will see.
+func (g *gatherer) searched() []string {
+	roots := slices.Clone(g.roots)
+	for _, s := range g.req.System {
+		roots = append(roots, s.Real)
+	}
+	return roots
+}
+
+func (g *gatherer) matched(d *policy.Deny, found survey.Glob) {
+	for _, o := range found.Objects {
+		m := policy.Place{Path: o.Path, Real: o.Path, Exists: true}
+		fill(&m, o)
+		if o.Type == survey.Symlink {
+			m = place(o.Path)
+		}
+		d.Matches = append(d.Matches, m)
+	}
+	d.Dirs = found.Visited
+	d.Blind = append(d.Blind, found.TooDeep...)
+	for _, u := range found.Unreadable {
+		d.Blind = append(d.Blind, u.Path)
+	}
+}
+
+// denied calls f for every existing object that is denied by name.
+func (g *gatherer) denied(f func(d *policy.Deny, p policy.Place) error) error {
+	for i := range g.req.Denies {
+		d := &g.req.Denies[i]
+		places := d.Matches
+		if d.Exists {
+			places = append([]policy.Place{d.Place}, places...)
+		}
+		for _, p := range places {
+			if !p.Exists || p.Err != "" {
+				continue
+			}
+			if err := f(d, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remembered finds denied objects that were renamed away since an earlier run: the
+// object stays denied under its new name. Where the search could not see everything,
+// nothing may start, since the object may be what was not seen.
+func (g *gatherer) remembered() error {
+	var wanted []survey.ID
+	owner := map[int]*policy.Deny{}
+	var gone []Remembered
+	for _, r := range g.opt.Remembered {
+		i := slices.IndexFunc(g.req.Denies, func(d policy.Deny) bool { return d.Pattern == r.Pattern })
+		if i < 0 || g.stillThere(r) {
+			continue
+		}
+		owner[len(gone)] = &g.req.Denies[i]
+		gone = append(gone, r)
+		wanted = append(wanted, survey.ID(r.Object))
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	found, err := survey.Find(wanted, g.roots)
+	if err != nil {
+		return err
+	}
+	if !found.Complete() {
+		return bourn.WithHint(fmt.Errorf("%w: %q was denied in an earlier run and is not at its place, and %q cannot be searched for it",
+			bourn.ErrDenied, gone[0].Path, found.Unreadable[0].Path),
+			"make that directory readable for yourself, or move it out of the grants, and start again")
+	}
+	for _, o := range found.Objects {
+		for j, id := range wanted {
+			if id.Is(o.ID()) {
+				g.alias(owner[j], o.Path, "the denied "+bourn.Printable(gone[j].Path)+" under another name")
+			}
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) stillThere(r Remembered) bool {
+	o, err := survey.Stat(r.Path)
+	return err == nil && o.ID().Is(survey.ID(r.Object))
+}
+
+// alias adds another name of a denied object, unless that name is denied by itself.
+func (g *gatherer) alias(d *policy.Deny, at, why string) {
+	p := place(at)
+	for _, m := range d.More {
+		if m.Path == p.Path {
+			return
+		}
+	}
+	if p.Path == d.Real {
+		return
+	}
+	d.More = append(d.More, policy.Alias{Place: p, Why: why})
+}
+
+// links finds the hard links that lie in grants of files that are denied elsewhere.
+func (g *gatherer) links() error {
+	var wanted []survey.ID
+	names := map[survey.ID]string{}
+	owners := map[survey.ID]*policy.Deny{}
+	add := func(d *policy.Deny, o survey.Object) {
+		id := o.ID()
+		if owners[id] == nil {
+			wanted = append(wanted, id)
+			owners[id], names[id] = d, o.Path
+		}
+	}
+	err := g.denied(func(d *policy.Deny, p policy.Place) error {
+		if !p.Dir {
+			if p.Nlink > 1 {
+				add(d, survey.Object{Path: p.Real, Dev: p.Object.Dev, Ino: p.Object.Ino, Born: p.Object.Born})
+			}
+			return nil
+		}
+		found, err := survey.Linked(p.Real)
+		if err != nil {
+			return err
+		}
+		for _, o := range found.Objects {
+			add(d, o)
+		}
+		for _, u := range found.Unreadable {
+			d.Blind = append(d.Blind, u.Path)
+		}
+		return nil
+	})
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	found, err := survey.Find(wanted, g.roots)
+	if err != nil {
+		return err
+	}
+	for _, o := range found.Objects {
+		id := o.ID()
+		d := owners[id]
+		if d == nil || g.closed(o.Path) {
+			continue
+		}
+		g.alias(d, o.Path, "a hard link of the denied "+bourn.Printable(names[id]))
+	}
+	return nil
+}
+
+// closed reports whether a deny closes p by name already.
+func (g *gatherer) closed(p string) bool {
+	hit := errors.New("closed")
+	return g.denied(func(_ *policy.Deny, at policy.Place) error {
+		if policy.Under(p, at.Real) {
+			return hit
+		}
+		return nil
+	}) != nil
+}
+
+// mounts finds second mounts of denied objects inside grants, and kernel file systems.
+func (g *gatherer) mounts() error {
+	if len(g.roots) == 0 {
+		return nil
+	}
+	table, err := survey.Mounts()
+	if err != nil {
+		return err
+	}
+	err = g.denied(func(d *policy.Deny, p policy.Place) error {
+		others := table.Aliases(p.Real)
+		if p.Dir {
+			others = append(others, table.Parts(p.Real)...)
+			for _, m := range table.Below(p.Real) {
+				others = append(others, table.Aliases(m.Point)...)
+			}
+		}
+		for _, at := range others {
+			if g.granted(at) && !g.closed(at) {
+				g.alias(d, at, "the denied "+bourn.Printable(p.Path)+" through another mount")
+			}
+		}
+		return nil
+	})
+	for _, root := range g.roots {
+		for _, m := range table.Below(root) {
+			if kernelFS[m.FSType] {
+				g.req.Foreign = append(g.req.Foreign, place(m.Point))
+			}
+		}
+	}
+	return err
+}
+
+// kernelFS are file systems through which the kernel itself is read and set.
+var kernelFS = map[string]bool{"proc": true, "sysfs": true, "devpts": true, "devtmpfs": true, "cgroup": true, "cgroup2": true,
+	"securityfs": true, "debugfs": true, "tracefs": true, "bpf": true, "configfs": true, "efivarfs": true, "mqueue": true, "binfmt_misc": true}
+
+func (g *gatherer) granted(p string) bool {
+	return slices.ContainsFunc(g.roots, func(r string) bool { return policy.Under(p, r) })
+}
+
+// sockets lists the bound unix sockets of the host that lie in grants.
+func (g *gatherer) sockets() error {
+	f, err := os.Open("/proc/net/unix")
+	if err != nil {
+		return nil // the kernel has none, or does not tell: nothing is claimed
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if i := strings.IndexByte(s.Text(), '/'); i >= 0 && g.granted(s.Text()[i:]) && !slices.Contains(g.req.Sockets, s.Text()[i:]) {
+			g.req.Sockets = append(g.req.Sockets, s.Text()[i:])
+		}
+	}
+	return nil
+}
+
+// Links returns the symlinks on the way to p, for the alias of a working directory.
+func Links(p string) []policy.Link { return place(p).Links }

@@ -1,0 +1,3 @@
+package seccomp
+
+var archEPERM []uint32

@@ -1,0 +1,6 @@
+package survey
+
+var modes = []struct {
+	name       string
+	set, unset func()
+}{{"plain", func() {}, func() {}}}
