@@ -10,10 +10,8 @@ import (
 	"bourn"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 )
-
-var ignorePos = cmpopts.IgnoreTypes(Pos{})
 
 const full = `version: 1
 agent: builder
@@ -310,15 +308,48 @@ func TestParseBombs(t *testing.T) {
 	for name, unit := range map[string]string{
 		"flow lists": "[", "flow mappings": "{a: ", "lists": "- ", "complex keys": "? ", "comments": "#\n",
 		"keys": "a:\n", "entries": "- a\n#\n", "words": "a ", "lines": "\n", "quotes": "\"\n", "anchors": "- &a *a\n",
+		"entries of a line": "/a, ", "keys of a line": "é: , ",
 	} {
 		start := time.Now()
-		if _, err := Parse("p", []byte(strings.Repeat(unit, maxSource/len(unit)))); err == nil {
+		src := strings.Repeat(unit, (maxSource-100)/len(unit))
+		switch name {
+		case "entries of a line":
+			src = head + "filesystem: {read: [/é, " + src + "]}"
+		case "keys of a line":
+			src = "{" + src + "}"
+		}
+		if _, err := Parse("p", []byte(src)); err == nil {
 			t.Errorf("%s: Parse accepts it", name)
 		}
 		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("%s: Parse took %v", name, took)
+		} else {
+			t.Logf("%s: %v", name, took)
 		}
 	}
+}
+
+func TestSourcePos(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`([aé€𝄞]{0,40}\r?\n){0,4}[aé€𝄞]{0,200}`).Draw(t, "text")
+		s, problems := newSource("p", []byte(text))
+		if problems != nil {
+			t.Fatal(problems.join())
+		}
+		want := Pos{1, 1}
+		for off, r := range text + "\n" {
+			if got := s.pos(off); got != want {
+				t.Fatalf("pos(%d) = %v, want %v", off, got, want)
+			}
+			end := off < len(text) && r == '\n' && off > 0 && text[off-1] == '\r'
+			if got := s.offset(want.Line, want.Column); got != off && !end {
+				t.Fatalf("offset(%v) = %d, want %d", want, got, off)
+			}
+			if want.Column++; r == '\n' {
+				want = Pos{want.Line + 1, 1}
+			}
+		}
+	})
 }
 
 func FuzzParse(f *testing.F) {

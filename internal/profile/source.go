@@ -58,7 +58,11 @@ type source struct {
 	name  string
 	text  string
 	lines []int // where each begins
+	chars []int // how many characters begin before each block of blockLen bytes
 }
+
+// blockLen bounds what is counted to find a position: a line may be as long as the text.
+const blockLen = 64
 
 // newSource returns the text as a source, or everything in it that is not plain text.
 func newSource(name string, src []byte) (*source, problemList) {
@@ -66,11 +70,7 @@ func newSource(name string, src []byte) (*source, problemList) {
 	if len(src) > maxSource {
 		return nil, problemList{s.problem(Pos{1, 1}, "a profile cannot be longer than %d bytes", maxSource)}
 	}
-	for i := range len(src) {
-		if src[i] == '\n' {
-			s.lines = append(s.lines, i+1)
-		}
-	}
+	s.index()
 	if problems := s.check(); problems != nil {
 		return nil, problems
 	}
@@ -81,17 +81,53 @@ func (s *source) problem(pos Pos, format string, args ...any) problem {
 	return problem{s.name, pos, fmt.Sprintf(format, args...)}
 }
 
+// index fills in lines and chars.
+func (s *source) index() {
+	chars := 0
+	for i := range len(s.text) {
+		if i%blockLen == 0 {
+			s.chars = append(s.chars, chars)
+		}
+		if utf8.RuneStart(s.text[i]) {
+			chars++
+		}
+		if s.text[i] == '\n' {
+			s.lines = append(s.lines, i+1)
+		}
+	}
+	s.chars = append(s.chars, chars)
+}
+
+// charsBefore returns how many characters begin before a byte.
+func (s *source) charsBefore(off int) int {
+	block := off / blockLen
+	n := s.chars[block]
+	for i := block * blockLen; i < off; i++ {
+		if utf8.RuneStart(s.text[i]) {
+			n++
+		}
+	}
+	return n
+}
+
 // offset returns the byte at which a position of the YAML reader lies.
 func (s *source) offset(line, column int) int {
 	if line < 1 || line > len(s.lines) {
 		return len(s.text)
 	}
-	off := s.lines[line-1]
-	for ; column > 1 && off < len(s.text) && s.text[off] != '\n'; column-- {
-		_, size := utf8.DecodeRuneInString(s.text[off:])
-		off += size
+	char := s.charsBefore(s.lines[line-1]) + max(column-1, 0)
+	// The first block before which more characters begin is after the one looked for.
+	block, _ := slices.BinarySearch(s.chars, char+1)
+	off := (block - 1) * blockLen
+	for n := s.chars[block-1]; off < len(s.text); off++ {
+		if utf8.RuneStart(s.text[off]) {
+			if n == char {
+				break
+			}
+			n++
+		}
 	}
-	return off
+	return min(off, s.lineEnd(s.lines[line-1]))
 }
 
 // pos returns the position of a byte.
@@ -100,7 +136,7 @@ func (s *source) pos(off int) Pos {
 	if !found {
 		line--
 	}
-	return Pos{line + 1, utf8.RuneCountInString(s.text[s.lines[line]:off]) + 1}
+	return Pos{line + 1, s.charsBefore(off) - s.charsBefore(s.lines[line]) + 1}
 }
 
 // check returns a problem for each line that has a character the form does not allow.

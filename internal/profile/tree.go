@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"bourn"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -78,7 +80,7 @@ func (s *source) syntax(err error) problem {
 	line = min(max(line, 1), len(s.lines))
 	off := s.lines[line-1]
 	off += len(s.text[off:]) - len(strings.TrimLeft(s.text[off:], " "))
-	return s.problem(s.pos(off), "%s", text)
+	return s.problem(s.pos(off), "%s", bourn.Printable(text))
 }
 
 // searchSyntax returns the first line that the text cannot be read up to: the one after

@@ -14,10 +14,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root")
 	}
-	if testing.Short() {
-		t.Skip("short")
-	}
-	cmd := exec.Command("/proc/self/exe", "-test.count=1", "-rapid.checks=50")
+	cmd := exec.Command("/proc/self/exe", "-test.count=1", "-test.short", "-rapid.checks=50")
 	cmd.Env = []string{childEnv + "=user", "TMPDIR=/tmp", "PATH=/usr/bin:/bin", "HOME=/nonexistent"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()

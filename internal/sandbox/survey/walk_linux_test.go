@@ -52,6 +52,9 @@ func deepTree(t *testing.T, root, name string, depth int) {
 }
 
 func TestDeepTree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short")
+	}
 	for _, c := range []struct {
 		name  string
 		depth int
