@@ -24,7 +24,19 @@ import (
 // if that is what the design wants; otherwise the import goes.
 var dependencies = []dependency{
 	{".", 0, "", ""},
-	{"internal/policy", 1, ".", ""},
+	{"internal/policy", 1, "", ""},
+	{"internal/profile", 2, ".", "go.yaml.in/yaml/v3"},
+	{"internal/sandbox/landlock", 2, "", "golang.org/x/sys/unix"},
+	{"internal/sandbox/namespace", 2, "internal/policy", "golang.org/x/sys/unix"},
+	{"internal/sandbox/seccomp", 2, "", "golang.org/x/net/bpf golang.org/x/sys/unix"},
+	{"internal/sandbox/survey", 2, "", "github.com/bmatcuk/doublestar/v4 golang.org/x/sys/unix"},
+	{"internal/sandbox", 3, ". internal/policy internal/sandbox/survey", ""},
+	{"internal/launch/terminal", 3, "", "golang.org/x/sys/unix"},
+	{"internal/launch", 4, ". internal/launch/terminal internal/policy internal/sandbox/landlock internal/sandbox/namespace internal/sandbox/seccomp", "github.com/bmatcuk/doublestar/v4 golang.org/x/sys/unix"},
+	{"internal/run/runtest", 6, "", ""},
+	{"internal/run", 7, ". internal/launch internal/policy internal/profile internal/sandbox", "github.com/rogpeppe/go-internal/lockedfile"},
+	{"internal/cli", 8, ". internal/launch internal/policy internal/run", "github.com/spf13/cobra"},
+	{"cmd/bourn", 9, "internal/cli internal/launch", ""},
 }
 
 // A dependency is one line of the table. Own packages are named by directory,
@@ -38,6 +50,8 @@ type dependency struct {
 
 // testDependencies are the foreign packages that any test file may import.
 var testDependencies = []string{
+	"github.com/bmatcuk/doublestar", // an oracle for patterns
+	"github.com/creack/pty",
 	"github.com/google/go-cmp",
 	"github.com/rogpeppe/go-internal",
 	"pgregory.net/rapid",
@@ -50,6 +64,7 @@ var systemCallers = []string{
 	"internal/daemon", // peer credentials
 	"internal/launch",
 	"internal/posix",
+	"internal/run/runtest", // starts the production binary as another user
 	"internal/sandbox",
 	"internal/workspace",
 }

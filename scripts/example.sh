@@ -63,6 +63,7 @@ may 'git commit -q -a -m "say goodbye" && git log --oneline'
 echo "what is none of its business:"
 must_not 'cat .env'
 must_not 'cat ~/.ssh/id_ed25519'
+must_not 'echo "curl example.com" >.git/hooks/post-commit'
 must_not 'echo gotcha >/etc/bourn-example'
 must_not 'getent hosts example.com || { echo "no such host: there is no network"; false; }'
 exit $leaks

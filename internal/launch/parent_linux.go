@@ -24,7 +24,8 @@ const grace = 10 * time.Second
 type parent struct {
 	config  Config
 	link    *link
-	process *os.Process
+	pid     int
+	pidfd   int
 	relay   *terminal.Relay
 	outer   outer
 	gate    net.Listener
@@ -87,17 +88,40 @@ func (p *parent) start() error {
 		return err
 	}
 	defer null.Close()
-	p.process, err = os.StartProcess("/proc/self/exe", []string{Role}, &os.ProcAttr{
-		Dir:   "/",
-		Env:   []string{"GOMAXPROCS=2", "GODEBUG="},
-		Files: []*os.File{orNull(p.config.Stdin, null), orNull(p.config.Stdout, null), orNull(p.config.Stderr, null), control},
-		Sys:   namespaces(),
-	})
+	attr := &syscall.ProcAttr{Dir: "/", Env: []string{"GOGC=off"}, Sys: namespaces()}
+	for _, f := range []*os.File{orNull(p.config.Stdin, null), orNull(p.config.Stdout, null), orNull(p.config.Stderr, null), control} {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	attr.Sys.PidFD = new(int)
+	// Not os.StartProcess: it forks once more to find out whether pidfds work.
+	pid, _, err := syscall.StartProcess("/proc/self/exe", []string{Role}, attr)
 	if err != nil {
 		unix.Close(pair[0])
 		return weak(stepNamespaces, err)
 	}
+	p.pid, p.pidfd = pid, *attr.Sys.PidFD
 	return nil
+}
+
+// kill ends the child and with it everything inside. The pidfd names this child alone,
+// also when its pid is used again.
+func (p *parent) kill() {
+	if p.pidfd >= 0 && unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0) == nil {
+		return
+	}
+	_ = unix.Kill(p.pid, unix.SIGKILL)
+}
+
+// reap waits for the child.
+func (p *parent) reap() {
+	for {
+		if _, err := unix.Wait4(p.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if p.pidfd >= 0 {
+		unix.Close(p.pidfd)
+	}
 }
 
 func orNull(f, null *os.File) *os.File {
@@ -193,7 +217,9 @@ func (p *parent) attend(signals <-chan os.Signal) error {
 			p.tell(kindContinue, unix.SIGCONT)
 		case <-over:
 			if p.result.TimedOut {
-				return p.process.Kill()
+				p.kill()
+				over = nil
+				continue
 			}
 			p.result.TimedOut = true
 			p.tell(kindGroup, unix.SIGTERM)
@@ -223,7 +249,7 @@ func (p *parent) hear(r received) (done bool, err error) {
 		return true, weak(m.Step, stepFailure(m))
 	case kindSealed:
 		if p.config.Sealed != nil {
-			if err := p.config.Sealed(p.process.Pid, m.Number); err != nil {
+			if err := p.config.Sealed(p.pid, m.Number); err != nil {
 				return true, err
 			}
 		}
@@ -274,7 +300,7 @@ func (p *parent) ready(fds []int) error {
 	var report []byte
 	if p.config.Report != nil {
 		var err error
-		if report, err = p.config.Report(p.process.Pid); err != nil {
+		if report, err = p.config.Report(p.pid); err != nil {
 			return err
 		}
 	}
@@ -307,9 +333,9 @@ func (p *parent) serveGate(fd int) error {
 // end kills what is left and waits until all is still.
 func (p *parent) end() {
 	if p.result == (Result{}) || p.result.TimedOut {
-		_ = p.process.Kill() // the command never ran, or the child is to end in any case
+		p.kill() // the command never ran, or the child is to end in any case
 	}
-	_, _ = p.process.Wait()
+	p.reap()
 	if p.gate != nil {
 		p.gate.Close()
 	}

@@ -399,8 +399,13 @@ func (c *compiler) limits() {
 		item := c.keep(KindLimit, fmt.Sprintf("memory %d bytes", l.Memory), "profile", byRlimit)
 		c.plan.Items[item].Caveat = "per process (RLIMIT_DATA), not for the whole run"
 	}
-	if l.Processes > 0 {
-		c.keep(KindLimit, fmt.Sprintf("processes %d", l.Processes), "profile", byRlimit)
+	switch target := fmt.Sprintf("processes %d", l.Processes); {
+	case l.Processes == 0:
+	case c.req.Root:
+		c.drop(KindLimit, target, "profile", "the kernel does not count the processes of uid 0 (RLIMIT_NPROC): run as another user")
+	default:
+		item := c.keep(KindLimit, target, "profile", byRlimit)
+		c.plan.Items[item].Caveat = "threads count as well, and bourn's own, up to 16, on top"
 	}
 	if l.OpenFiles > 0 {
 		item := c.keep(KindLimit, fmt.Sprintf("open files %d", l.OpenFiles), "profile", byRlimit)

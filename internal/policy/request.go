@@ -31,7 +31,7 @@ type Request struct {
 	Limits   Limits
 	Advisory bool   // fail_closed_on_sandbox_error is false
 	GitUser  string // lines for /etc/gitconfig that carry the person's name and address
-	Terminal bool
+	Root     bool   // the run keeps uid 0, which RLIMIT_NPROC does not bind
 }
 
 // A Place is what the host says of one path.

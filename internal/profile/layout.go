@@ -237,15 +237,15 @@ func (p *placer) blockList(n *node) {
 }
 
 // lineStart returns where the line of a byte begins.
-func (s *source) lineStart(off int) int { return strings.LastIndexByte(s.text[:off], '\n') + 1 }
+func (s *source) lineStart(off int) int { return s.lines[s.line(off)] }
 
 // lineEnd returns where the line of a byte ends, before what ends it.
 func (s *source) lineEnd(off int) int {
-	end := strings.IndexByte(s.text[off:], '\n')
-	if end < 0 {
+	next := s.line(off) + 1
+	if next == len(s.lines) {
 		return len(s.text)
 	}
-	end += off
+	end := s.lines[next] - 1
 	if end > off && s.text[end-1] == '\r' {
 		end--
 	}

@@ -303,7 +303,8 @@ network:
 	}
 }
 
-// What an attacker writes to make the reader slow is refused in time.
+// What an attacker writes to make the reader slow is refused in time. A line with many
+// entries took 39 s when a position was found by counting from the start of its line.
 func TestParseBombs(t *testing.T) {
 	for name, unit := range map[string]string{
 		"flow lists": "[", "flow mappings": "{a: ", "lists": "- ", "complex keys": "? ", "comments": "#\n",
@@ -323,8 +324,6 @@ func TestParseBombs(t *testing.T) {
 		}
 		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("%s: Parse took %v", name, took)
-		} else {
-			t.Logf("%s: %v", name, took)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func newSource(name string, src []byte) (*source, problemList) {
 	if len(src) > maxSource {
 		return nil, problemList{s.problem(Pos{1, 1}, "a profile cannot be longer than %d bytes", maxSource)}
 	}
-	s.index()
+	s.measure()
 	if problems := s.check(); problems != nil {
 		return nil, problems
 	}
@@ -81,8 +81,8 @@ func (s *source) problem(pos Pos, format string, args ...any) problem {
 	return problem{s.name, pos, fmt.Sprintf(format, args...)}
 }
 
-// index fills in lines and chars.
-func (s *source) index() {
+// measure fills in lines and chars.
+func (s *source) measure() {
 	chars := 0
 	for i := range len(s.text) {
 		if i%blockLen == 0 {
@@ -130,12 +130,18 @@ func (s *source) offset(line, column int) int {
 	return min(off, s.lineEnd(s.lines[line-1]))
 }
 
-// pos returns the position of a byte.
-func (s *source) pos(off int) Pos {
+// line returns the index of the line of a byte.
+func (s *source) line(off int) int {
 	line, found := slices.BinarySearch(s.lines, off)
 	if !found {
 		line--
 	}
+	return line
+}
+
+// pos returns the position of a byte.
+func (s *source) pos(off int) Pos {
+	line := s.line(off)
 	return Pos{line + 1, s.charsBefore(off) - s.charsBefore(s.lines[line]) + 1}
 }
 

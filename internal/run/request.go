@@ -48,7 +48,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	p.Request = &policy.Request{
 		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
 		Home: h.Person, BournDir: h.Dir, Program: h.Program, GitUser: h.gitIdentity(),
-		Env: h.environment(o.Agent != "", o.Cwd),
+		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0,
 	}
 	if o.Agent != "" {
 		if err := p.fromProfile(); err != nil {

@@ -120,15 +120,34 @@ func (g *gatherer) system() error {
 			}
 		}
 	}
+	g.etc()
+	return nil
+}
+
+// etc finds the named entries of /etc that exist. One listing of /etc spares looking at
+// each of them: most are plain files, and those need no more than their name.
+func (g *gatherer) etc() {
+	entries, err := os.ReadDir("/etc")
+	if err != nil {
+		return // what cannot be listed is not shown
+	}
+	types := make(map[string]os.FileMode, len(entries))
+	for _, e := range entries {
+		types[e.Name()] = e.Type()
+	}
 	for _, p := range policy.EtcFiles {
-		if o, err := survey.Stat(p); err != nil || o.Type == survey.Missing {
-			continue
-		}
-		if pl := place(p); pl.Exists && pl.Err == "" {
-			g.req.Etc = append(g.req.Etc, pl)
+		top, _, deep := strings.Cut(strings.TrimPrefix(p, "/etc/"), "/")
+		mode, ok := types[top]
+		switch {
+		case !ok:
+		case !deep && mode.IsRegular():
+			g.req.Etc = append(g.req.Etc, policy.Place{Path: p, Real: p, Exists: true})
+		default:
+			if pl := place(p); pl.Exists && pl.Err == "" {
+				g.req.Etc = append(g.req.Etc, pl)
+			}
 		}
 	}
-	return nil
 }
 
 func (g *gatherer) grants() error {

@@ -272,8 +272,9 @@ func deafAgent() error {
 
 // spoutAgent prints for ever.
 func spoutAgent() error {
+	lines := bytes.Repeat([]byte("spout\n"), 10000)
 	for {
-		if _, err := fmt.Println("spout"); err != nil {
+		if _, err := os.Stdout.Write(lines); err != nil {
 			return err
 		}
 	}
@@ -634,11 +635,23 @@ func TestCloseWhileSuspended(t *testing.T) {
 	p.sees("ready")
 	p.ask(p.host, "suspend", "ok")
 	p.types("for the shell\r")
+	before.Lflag ^= unix.ECHOK
+	p.setModes(before)
 	p.ask(p.host, "kill", "ok")
 	p.ask(p.host, "close", "ok")
 	p.wantModes("after Close", before)
 	p.ask(p.shell, "mine", "ok")
 	p.ask(p.shell, "read", "for the shell")
+}
+
+func TestCloseShowsWhatWaited(t *testing.T) {
+	p := sit(t)
+	p.look()
+	p.start(startRequest{Agent: "modes"})
+	p.ask(p.host, "suspend", "ok")
+	p.ask(p.host, "wait", "ok")
+	p.ask(p.host, "close", "ok")
+	p.sees("Iflag")
 }
 
 // After kill -STOP the terminal is raw and the shell remembers that as the job's modes.
@@ -655,6 +668,8 @@ func TestStopWithoutSuspend(t *testing.T) {
 	p.setModes(before)
 	p.ask(p.shell, "continue", "ok") // bg
 	p.types("for the shell\r")
+	p.ask(p.host, "resize", "ok") // time for a wrong read
+	p.ask(p.shell, "changed", "false")
 	p.ask(p.shell, "read", "for the shell")
 	p.ask(p.host, "resume", "ok")
 	p.wantModes("in the background", before)
@@ -754,8 +769,12 @@ func TestDiscard(t *testing.T) {
 	p := sit(t)
 	before := p.modes()
 	p.start(startRequest{Agent: "spout"}) // and nobody reads the terminal
-	p.ask(p.host, "suspend", "ok")
-	p.ask(p.host, "resume", "ok")
+	for stuck := false; !stuck; {
+		began := time.Now()
+		p.ask(p.host, "suspend", "ok")
+		p.ask(p.host, "resume", "ok")
+		stuck = time.Since(began) >= suspendPatience
+	}
 	p.ask(p.host, "kill", "ok")
 	p.ask(p.host, "discard", "ok")
 	p.ask(p.host, "close", "ok")
@@ -800,26 +819,24 @@ func TestPasteIntoDeafAgent(t *testing.T) {
 }
 
 func TestHangup(t *testing.T) {
-	for _, background := range []bool{false, true} {
-		t.Run(fmt.Sprintf("background=%v", background), func(t *testing.T) {
+	for _, request := range []startRequest{
+		{Agent: "spout"},
+		{Agent: "spout", Background: true},
+		{Agent: "int"},
+		{Agent: "int", Background: true},
+	} {
+		t.Run(fmt.Sprintf("%s,background=%v", request.Agent, request.Background), func(t *testing.T) {
 			p := sit(t)
-			p.start(startRequest{Agent: "spout", Background: background})
+			p.look()
+			p.start(request)
+			p.await("anything", func(screen []byte) bool { return len(screen) > 0 })
 			p.ptmx.Close()
 			p.ask(p.host, "hangup", "ok")
+			p.ask(p.host, "suspend", "ok")
 			p.ask(p.host, "kill", "ok")
 			p.ask(p.host, "close", "ok")
 		})
 	}
-}
-
-func TestHangupWhileIdle(t *testing.T) {
-	p := sit(t)
-	p.start(startRequest{Agent: "int"})
-	p.ptmx.Close()
-	p.ask(p.host, "hangup", "ok")
-	p.ask(p.host, "suspend", "ok")
-	p.ask(p.host, "kill", "ok")
-	p.ask(p.host, "close", "ok")
 }
 
 func TestStartWithoutTerminal(t *testing.T) {

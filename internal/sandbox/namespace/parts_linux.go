@@ -2,7 +2,6 @@ package namespace
 
 import (
 	"errors"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -132,8 +131,8 @@ func (t *Tree) makeRun(program string) error {
 func (t *Tree) makeEtc(plan *policy.Plan) error {
 	gitconfig := false
 	for _, at := range plan.Copies {
-		data, err := os.ReadFile(at)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		data, err := readFile(at)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
 			continue
 		}
 		if err != nil {
@@ -153,19 +152,56 @@ func (t *Tree) makeEtc(plan *policy.Plan) error {
 	return nil
 }
 
+// maxCopy bounds a copied file of /etc, in bytes.
+const maxCopy = 4 << 20
+
+// readFile and write do without package os, which asks the poller about every file: a
+// start copies dozens of them.
+func readFile(at string) ([]byte, error) {
+	fd, err := unix.Open(at, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 0, 4096)
+	for len(buf) <= maxCopy {
+		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return buf, err
+		}
+		buf = buf[:len(buf)+n]
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, cap(buf))
+		}
+	}
+	return nil, unix.EFBIG
+}
+
 func (t *Tree) write(at string, data []byte) error {
-	fd, err := t.ensure(at, false)
+	parent, err := t.ensure(path.Dir(at), true)
 	if err != nil {
 		return err
 	}
-	unix.Close(fd)
-	fd, err = t.open(at, unix.O_WRONLY)
+	defer unix.Close(parent)
+	fd, err := unix.Openat(parent, path.Base(at), unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), at)
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
+	defer unix.Close(fd)
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
 }
 
 func (t *Tree) makeLinks(plan *policy.Plan) error {

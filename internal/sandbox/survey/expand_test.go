@@ -119,18 +119,22 @@ func TestExpandRoots(t *testing.T) {
 		for _, r := range c.roots {
 			roots = append(roots, root+r)
 		}
-		g, err := Expand(p, roots)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range g {
-			got := strings.ReplaceAll(strings.Join(paths(g[i].Objects), " "), root, "")
-			if got != c.want[i] {
-				t.Errorf("%v: %s: %q, want %q", c.roots, p[i], got, c.want[i])
+		for _, mode := range modes {
+			mode.set()
+			g, err := Expand(p, roots)
+			mode.unset()
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if len(g[0].Unreadable) != c.unreadable {
-			t.Errorf("%v: unreadable %v", c.roots, g[0].Unreadable)
+			for i := range g {
+				got := strings.ReplaceAll(strings.Join(paths(g[i].Objects), " "), root, "")
+				if got != c.want[i] {
+					t.Errorf("%s: %v: %s: %q, want %q", mode.name, c.roots, p[i], got, c.want[i])
+				}
+			}
+			if len(g[0].Unreadable) != c.unreadable {
+				t.Errorf("%s: %v: unreadable %v", mode.name, c.roots, g[0].Unreadable)
+			}
 		}
 	}
 	for _, bad := range []string{"", "a", "/a/", "/a/../b", "/a//b"} {
@@ -218,7 +222,7 @@ func TestExpandOracle(t *testing.T) {
 			}
 		}
 	})
-	if n == 0 {
+	if n == 0 && !testing.Short() {
 		t.Error("nothing ever matched")
 	}
 }

@@ -173,7 +173,7 @@ func TestResolveKernel(t *testing.T) {
 		}
 	})
 	for _, o := range []string{"exists", "made", syscall.ENOENT.Error(), syscall.ENOTDIR.Error()} {
-		if outcomes[o] == 0 {
+		if outcomes[o] == 0 && !testing.Short() {
 			t.Errorf("never seen: %s", o)
 		}
 	}

@@ -249,8 +249,14 @@ func rootError(path string, err error) error {
 	if !absent(err) {
 		return err
 	}
-	if o, err := stat(path); err == nil && o.Type == Symlink {
+	r, resolveErr := resolve(path)
+	switch {
+	case resolveErr != nil:
+		return resolveErr
+	case len(r.Links) > 0:
 		return syscall.ELOOP
+	case r.Object.Type == Dir: // it was none a moment ago
+		return err
 	}
 	return nil
 }
