@@ -77,14 +77,20 @@ cannot be executed, 127 when it is not found.`,
 			if inside() {
 				return refuseInside("bourn run")
 			}
-			p, err := a.prepare(&f, args)
-			if err != nil {
-				return err
-			}
-			if len(p.Plan.Command) == 0 {
+			if len(args) == 0 && f.agent == "" {
 				return usage(errors.New("no command is named"))
 			}
-			return a.runPrepared(p, reportFile, quiet)
+			// The child gets ready on another core while this one reads and plans.
+			child := launch.Spawn(a.Stdin, a.Stdout, a.Stderr)
+			p, err := a.prepare(&f, args)
+			if err == nil && len(p.Plan.Command) == 0 {
+				err = usage(errors.New("the profile names no command, and none is given"))
+			}
+			if err != nil {
+				child.Discard()
+				return err
+			}
+			return a.runPrepared(p, child, reportFile, quiet)
 		},
 	}
 	f.add(cmd)
@@ -94,7 +100,7 @@ cannot be executed, 127 when it is not found.`,
 	return cmd
 }
 
-func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error {
+func (a *app) runPrepared(p *run.Prepared, child *launch.Child, reportFile string, quiet bool) error {
 	var reportErr error
 	told := func(r run.Report) {
 		if !quiet {
@@ -104,7 +110,7 @@ func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error 
 			reportErr = a.writeReport(reportFile, r)
 		}
 	}
-	out, err := p.Run(run.Streams{In: a.Stdin, Out: a.Stdout, Err: a.Stderr}, told, false)
+	out, err := p.Run(run.Streams{In: a.Stdin, Out: a.Stdout, Err: a.Stderr, Child: child}, told, false)
 	switch {
 	case errors.Is(err, launch.ErrCommandNotFound):
 		a.exit = exitNotFound

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -37,11 +36,6 @@ func initRole() {
 		os.Exit(exitBroken)
 	}
 	c := &child{link: &link{fd: controlFD}}
-	// Signals of the terminal and of other processes must not end pid 1: the parent
-	// forwards what is meant for the command. A caught signal is reset by execve, an
-	// ignored one would be inherited.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT,
-		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM)
 	if err := c.serve(); err != nil {
 		c.fail(err)
 		os.Exit(exitBroken)
@@ -202,8 +196,30 @@ func (c *child) obey() {
 			_ = unix.Kill(-c.pid, syscall.Signal(m.Number))
 		case kindContinue:
 			_ = unix.Kill(-c.pid, unix.SIGCONT)
+		case kindForeground:
+			c.foreground()
+			_ = unix.Kill(-c.pid, unix.SIGCONT)
 		}
 	}
+}
+
+// foreground makes the command's group the foreground group of the run's terminal. Pid 1
+// is in another group, so SIGTTOU must be blocked meanwhile (tcsetpgrp(3)).
+func (c *child) foreground() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(tty)
+	var block, old unix.Sigset_t
+	block.Val[0] = 1 << (unix.SIGTTOU - 1)
+	if unix.PthreadSigmask(unix.SIG_BLOCK, &block, &old) != nil {
+		return
+	}
+	_ = unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, c.pid)
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 }
 
 // reap waits for whatever ends until the command does. Then pid 1 returns, and with it

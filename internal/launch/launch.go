@@ -65,6 +65,8 @@ type Config struct {
 	Gate func(net.Conn)
 	// Notice is told what happened to a mask while the run went on; nil discards it.
 	Notice func(Notice)
+	// Child is one that Spawn has started with the same streams; nil starts one.
+	Child *Child
 	// Probe seals and ends without executing anything.
 	Probe bool
 }
@@ -82,6 +84,14 @@ type Result struct {
 	Signal   int  // the signal that ended it, else 0
 	TimedOut bool // limits.time ended it
 }
+
+// Spawn starts a child that waits for its order, so that it can get ready while the run
+// is being planned. It never fails by itself: Run returns its error. A child that is not
+// handed to Run must be discarded.
+func Spawn(stdin, stdout, stderr *os.File) *Child { return spawn(stdin, stdout, stderr) }
+
+// Discard ends a child that is not needed.
+func (c *Child) Discard() { c.discard() }
 
 // Run starts the command and returns when it and everything it started has ended. An
 // error means that the command was not executed: it wraps bourn.ErrWeakHost when the

@@ -18,3 +18,9 @@ func run(Config) (Result, error) {
 func initRole() { os.Exit(125) }
 
 func closeInherited() {}
+
+// A Child is a child process that waits for its order.
+type Child struct{}
+
+func spawn(_, _, _ *os.File) *Child { return &Child{} }
+func (c *Child) discard()           {}

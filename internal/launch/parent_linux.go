@@ -23,14 +23,16 @@ const grace = 10 * time.Second
 // parent is the outer half of a run.
 type parent struct {
 	config  Config
+	child   *Child
 	link    *link
-	pid     int
-	pidfd   int
 	relay   *terminal.Relay
 	outer   outer
+	gateFD  int // the gate's listener until it is served, -1 for none
 	gate    net.Listener
+	master  *os.File
 	serving sync.WaitGroup
 
+	signals  chan os.Signal
 	messages chan received
 	result   Result
 }
@@ -41,47 +43,45 @@ type received struct {
 	err error
 }
 
-func run(c Config) (Result, error) {
-	// The child dies with the thread that started it (prctl(2), PR_SET_PDEATHSIG), so
-	// that thread must live as long as the run.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+// A Child is a child process that waits in its namespaces for its order.
+type Child struct {
+	link  *link
+	pid   int
+	pidfd int
 
-	p := &parent{config: c, messages: make(chan received)}
-	p.outer = findTerminal(c)
-	defer p.outer.close()
-	// Before the child exists: a signal that comes early must not end this process and
-	// leave the terminal or the caller's record as they are.
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
-	if !p.outer.any() {
-		signal.Notify(signals, unix.SIGTSTP)
-	}
-	defer signal.Stop(signals)
-
-	if err := p.start(); err != nil {
-		return Result{}, err
-	}
-	stop := make(chan struct{})
-	var reader sync.WaitGroup
-	reader.Go(func() { p.read(stop) })
-	err := p.converse(signals)
-	close(stop)
-	p.end()
-	reader.Wait()
-	unix.Close(p.link.fd)
-	return p.result, err
+	forked chan error    // holds one error, or nil, once the fork is over
+	quit   chan struct{} // closed when the child has been waited for
 }
 
-// start forks the child into its namespaces.
-func (p *parent) start() error {
+// spawn forks on a thread of its own: the child dies with the thread that started it
+// (prctl(2), PR_SET_PDEATHSIG), so that thread lives until the child has been waited
+// for, and the caller can go on while the child starts.
+func spawn(stdin, stdout, stderr *os.File) *Child {
+	c := &Child{pidfd: -1, forked: make(chan error, 1), quit: make(chan struct{})}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		err := c.fork(stdin, stdout, stderr)
+		c.forked <- err
+		if err == nil {
+			<-c.quit
+		}
+	}()
+	return c
+}
+
+func (c *Child) discard() {
+	if <-c.forked == nil {
+		c.kill()
+		c.reap()
+	}
+}
+
+func (c *Child) fork(stdin, stdout, stderr *os.File) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot make a control socket: %w", err)
 	}
-	control := os.NewFile(uintptr(pair[1]), "control")
-	defer control.Close()
-	p.link = &link{fd: pair[0]}
+	defer unix.Close(pair[1])
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		unix.Close(pair[0])
@@ -89,39 +89,57 @@ func (p *parent) start() error {
 	}
 	defer null.Close()
 	attr := &syscall.ProcAttr{Dir: "/", Env: []string{"GOGC=off"}, Sys: namespaces()}
-	for _, f := range []*os.File{orNull(p.config.Stdin, null), orNull(p.config.Stdout, null), orNull(p.config.Stderr, null), control} {
-		attr.Files = append(attr.Files, f.Fd())
+	for _, f := range []*os.File{stdin, stdout, stderr} {
+		attr.Files = append(attr.Files, orNull(f, null).Fd())
 	}
-	attr.Sys.PidFD = new(int)
+	attr.Files = append(attr.Files, uintptr(pair[1]))
+	attr.Sys.PidFD = &c.pidfd
 	// Not os.StartProcess: it forks once more to find out whether pidfds work.
-	pid, _, err := syscall.StartProcess("/proc/self/exe", []string{Role}, attr)
-	if err != nil {
+	if c.pid, _, err = syscall.StartProcess("/proc/self/exe", []string{Role}, attr); err != nil {
 		unix.Close(pair[0])
 		return weak(stepNamespaces, err)
 	}
-	p.pid, p.pidfd = pid, *attr.Sys.PidFD
+	c.link = &link{fd: pair[0]}
 	return nil
 }
 
 // kill ends the child and with it everything inside. The pidfd names this child alone,
 // also when its pid is used again.
-func (p *parent) kill() {
-	if p.pidfd >= 0 && unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0) == nil {
+func (c *Child) kill() {
+	if c.pidfd >= 0 && unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) == nil {
 		return
 	}
-	_ = unix.Kill(p.pid, unix.SIGKILL)
+	_ = unix.Kill(c.pid, unix.SIGKILL)
 }
 
-// reap waits for the child.
-func (p *parent) reap() {
+// reap waits for the child and lets its thread go.
+func (c *Child) reap() {
 	for {
-		if _, err := unix.Wait4(p.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Wait4(c.pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	if p.pidfd >= 0 {
-		unix.Close(p.pidfd)
+	if c.pidfd >= 0 {
+		unix.Close(c.pidfd)
 	}
+	unix.Close(c.link.fd)
+	close(c.quit)
+}
+
+func run(c Config) (Result, error) {
+	p := &parent{config: c, gateFD: -1, child: c.Child, messages: make(chan received), signals: make(chan os.Signal, 16)}
+	if p.child == nil {
+		p.child = spawn(c.Stdin, c.Stdout, c.Stderr)
+	}
+	if err := <-p.child.forked; err != nil {
+		return Result{}, err
+	}
+	p.link = p.child.link
+	p.outer = findTerminal(c)
+	defer p.outer.close()
+	err := p.converse()
+	p.end()
+	return p.result, err
 }
 
 func orNull(f, null *os.File) *os.File {
@@ -151,6 +169,44 @@ func namespaces() *syscall.SysProcAttr {
 	return attr
 }
 
+// converse carries out the parent's half of the conversation drawn in the package
+// comment, and returns when the command has ended or could not be executed. Until the
+// command runs there is nothing to do but to listen, so no other goroutine takes part.
+func (p *parent) converse() error {
+	if err := p.link.limit(sealTime); err != nil {
+		return err
+	}
+	err := p.link.send(message{Kind: kindOrder, Order: &order{Plan: p.config.Plan, Program: p.config.Program, Terminal: p.outer.streams, Lazy: p.outer.lazy}})
+	if err != nil {
+		return p.broken(err)
+	}
+	for {
+		var r received
+		r.m, r.fds, r.err = p.link.recv()
+		if done, err := p.hear(r); done || err != nil {
+			return err
+		}
+		if r.m.Kind == kindStarted {
+			break
+		}
+	}
+	if err := p.link.limit(0); err != nil {
+		return err
+	}
+	stop := make(chan struct{})
+	var reader sync.WaitGroup
+	reader.Go(func() { p.read(stop) })
+	err = p.attend(p.signals)
+	close(stop)
+	_ = unix.Shutdown(p.link.fd, unix.SHUT_RDWR)
+	reader.Wait()
+	return err
+}
+
+// sealTime bounds each wait for a child that builds its root: a file system that does
+// not answer must not hold a start up for ever.
+const sealTime = 60 * time.Second
+
 // read hands over what the child says, until it has nothing more to say.
 func (p *parent) read(stop <-chan struct{}) {
 	for {
@@ -164,33 +220,6 @@ func (p *parent) read(stop <-chan struct{}) {
 		}
 		if err != nil {
 			return
-		}
-	}
-}
-
-// converse carries out the parent's half of the conversation drawn in the package
-// comment, and returns when the command has ended or could not be executed.
-func (p *parent) converse(signals <-chan os.Signal) error {
-	err := p.link.send(message{Kind: kindOrder, Order: &order{Plan: p.config.Plan, Program: p.config.Program, Terminal: p.outer.streams}})
-	if err != nil {
-		return p.broken(err)
-	}
-	var early []os.Signal
-	for {
-		select {
-		case sig := <-signals:
-			early = append(early, sig)
-		case r := <-p.messages:
-			done, err := p.hear(r)
-			if done || err != nil {
-				return err
-			}
-			if r.m.Kind == kindStarted {
-				for _, sig := range early {
-					p.forward(sig)
-				}
-				return p.attend(signals)
-			}
 		}
 	}
 }
@@ -217,7 +246,7 @@ func (p *parent) attend(signals <-chan os.Signal) error {
 			p.tell(kindContinue, unix.SIGCONT)
 		case <-over:
 			if p.result.TimedOut {
-				p.kill()
+				p.child.kill()
 				over = nil
 				continue
 			}
@@ -249,18 +278,18 @@ func (p *parent) hear(r received) (done bool, err error) {
 		return true, weak(m.Step, stepFailure(m))
 	case kindSealed:
 		if p.config.Sealed != nil {
-			if err := p.config.Sealed(p.pid, m.Number); err != nil {
+			if err := p.config.Sealed(p.child.pid, m.Number); err != nil {
 				return true, err
 			}
 		}
 		if p.config.Probe {
 			return true, nil
 		}
-		return false, p.link.send(message{Kind: kindGo})
+		return false, p.release()
 	case kindNoExec:
 		return true, notExecuted(m)
 	case kindStopped:
-		p.stopped()
+		p.stopped(syscall.Signal(m.Number))
 	case kindNotice:
 		if p.config.Notice != nil && m.Notice != nil {
 			p.config.Notice(*m.Notice)
@@ -286,29 +315,43 @@ func (p *parent) ready(fds []int) error {
 	if len(fds) != want {
 		return p.broken(fmt.Errorf("%d descriptors came, not %d", len(fds), want))
 	}
-	if err := p.serveGate(fds[0]); err != nil {
-		return err
-	}
+	p.gateFD = fds[0]
 	if p.outer.any() {
-		master := os.NewFile(uintptr(fds[1]), "pty master")
-		relay, err := terminal.Start(terminal.Config{Outer: p.outer.input, Output: p.outer.output, Master: master, Lazy: p.outer.lazy})
-		if err = errors.Join(err, master.Close()); err != nil {
-			return fmt.Errorf("cannot relay the terminal: %w", err)
-		}
-		p.relay = relay
+		p.master = os.NewFile(uintptr(fds[1]), "pty master")
 	}
 	var report []byte
 	if p.config.Report != nil {
 		var err error
-		if report, err = p.config.Report(p.pid); err != nil {
+		if report, err = p.config.Report(p.child.pid); err != nil {
 			return err
 		}
 	}
 	return p.link.send(message{Kind: kindReport, Data: report})
 }
 
-func (p *parent) serveGate(fd int) error {
-	f := os.NewFile(uintptr(fd), "gate")
+// release lets the command start. With a terminal, signals are caught first: one that
+// ended bourn now would leave the terminal raw. Without one they may end bourn, and the
+// child with it, until the command has started, and the rest is done while it starts.
+func (p *parent) release() error {
+	if !p.outer.any() {
+		err := p.link.send(message{Kind: kindGo})
+		signal.Notify(p.signals, forwarded...)
+		signal.Notify(p.signals, unix.SIGTSTP)
+		return errors.Join(err, p.serveGate())
+	}
+	signal.Notify(p.signals, forwarded...)
+	signal.Notify(p.signals, unix.SIGWINCH, unix.SIGCONT)
+	relay, err := terminal.Start(terminal.Config{Outer: p.outer.input, Output: p.outer.output, Master: p.master, Lazy: p.outer.lazy})
+	if err != nil {
+		return fmt.Errorf("cannot relay the terminal: %w", err)
+	}
+	p.relay = relay
+	return errors.Join(p.link.send(message{Kind: kindGo}), p.serveGate())
+}
+
+func (p *parent) serveGate() error {
+	f := os.NewFile(uintptr(p.gateFD), "gate")
+	p.gateFD = -1
 	l, err := net.FileListener(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("cannot serve the gate: %w", err)
@@ -333,14 +376,20 @@ func (p *parent) serveGate(fd int) error {
 // end kills what is left and waits until all is still.
 func (p *parent) end() {
 	if p.result == (Result{}) || p.result.TimedOut {
-		p.kill() // the command never ran, or the child is to end in any case
+		p.child.kill() // the command never ran, or the child is to end in any case
 	}
-	p.reap()
+	p.child.reap()
 	if p.gate != nil {
 		p.gate.Close()
 	}
+	if p.gateFD >= 0 {
+		unix.Close(p.gateFD)
+	}
 	if p.relay != nil {
 		p.relay.Close()
+	}
+	if p.master != nil {
+		p.master.Close()
 	}
 }
 

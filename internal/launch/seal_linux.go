@@ -220,7 +220,7 @@ func (c *child) start() error {
 		Dir: plan.Cwd, Env: plan.Env, Files: c.streams(),
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	}
-	if c.terminal != nil {
+	if c.terminal != nil && !c.order.Lazy {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, c.terminal.slave
 	}
 	c.pid, err = syscall.ForkExec(program, plan.Command, attr)

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forwarded are the signals that bourn passes on. A run without a terminal of its own
-// adds SIGTSTP; with one, ^Z reaches the command as a byte.
-var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
-	unix.SIGALRM, unix.SIGWINCH, unix.SIGCONT}
+// forwarded are the signals that bourn passes on. A run with a terminal of its own adds
+// SIGWINCH and SIGCONT. One without adds SIGTSTP: with one, ^Z reaches the command as a
+// byte. They stay caught after the run, for the moment until bourn ends.
+var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 
 // tell asks the child to signal the command. A child that is gone will be heard of.
 func (p *parent) tell(k kind, sig syscall.Signal) {
@@ -26,18 +26,20 @@ func (p *parent) forward(sig os.Signal) {
 	}
 	switch s {
 	case unix.SIGWINCH:
-		if p.relay != nil {
-			_ = p.relay.Resize()
-		} else {
-			p.tell(kindGroup, s)
-		}
+		_ = p.relay.Resize()
 	case unix.SIGCONT:
 		p.resume()
 	case unix.SIGTSTP: // ^Z on a terminal that the run does not have
 		p.tell(kindGroup, s)
-		_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+		_ = unix.Kill(unix.Getpid(), unix.SIGSTOP) // returns when the shell continues bourn
+		p.resume()
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGHUP:
 		p.tell(kindGroup, s)
+	case unix.SIGTERM:
+		if p.relay != nil {
+			_ = p.relay.Discard() // a terminal that takes no output must not hold up the end
+		}
+		p.tell(kindSignal, s)
 	default:
 		p.tell(kindSignal, s)
 	}
@@ -45,9 +47,16 @@ func (p *parent) forward(sig os.Signal) {
 
 // stopped follows a command that has stopped: the person's shell is to see a stopped
 // job and have its terminal back.
-func (p *parent) stopped() {
+func (p *parent) stopped(sig syscall.Signal) {
 	if p.relay == nil {
 		return // the signal that stopped it has reached this process as well, or was meant for it alone
+	}
+	if p.outer.lazy && (sig == unix.SIGTTIN || sig == unix.SIGTTOU) {
+		// It wants the terminal after all.
+		p.outer.lazy = false
+		_ = p.relay.Take()
+		p.tell(kindForeground, 0)
+		return
 	}
 	_ = p.relay.Suspend()
 	stopSelf()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"bourn/internal/policy"
 
@@ -31,12 +32,13 @@ type kind string
 
 const (
 	// parent to child
-	kindOrder    kind = "order"
-	kindReport   kind = "report"
-	kindGo       kind = "go"
-	kindSignal   kind = "signal" // to the command's process
-	kindGroup    kind = "group"  // to the command's process group
-	kindContinue kind = "continue"
+	kindOrder      kind = "order"
+	kindReport     kind = "report"
+	kindGo         kind = "go"
+	kindSignal     kind = "signal" // to the command's process
+	kindGroup      kind = "group"  // to the command's process group
+	kindContinue   kind = "continue"
+	kindForeground kind = "foreground" // and continue
 	// child to parent
 	kindReady   kind = "ready"  // carries the gate listener and, with a terminal, the master
 	kindFailed  kind = "failed" // a step of the seal
@@ -53,6 +55,9 @@ type order struct {
 	Plan     *policy.Plan `json:"plan"`
 	Program  string       `json:"program"`
 	Terminal [3]bool      `json:"terminal"` // which standard streams are terminals
+	// Lazy starts the command in the background of its terminal: another program of the
+	// pipeline may be the one that reads. It gets the terminal when it wants to read.
+	Lazy bool `json:"lazy,omitempty"`
 }
 
 func (o *order) terminal() bool { return o.Terminal[0] || o.Terminal[1] || o.Terminal[2] }
@@ -90,6 +95,12 @@ func (l *link) send(m message, fds ...int) error {
 		frame, rights = frame[n:], nil
 	}
 	return nil
+}
+
+// limit bounds how long recv waits; zero is for ever.
+func (l *link) limit(d time.Duration) error {
+	tv := unix.NsecToTimeval(int64(d))
+	return unix.SetsockoptTimeval(l.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv)
 }
 
 // recv returns the next message and the descriptors that came with it, which the

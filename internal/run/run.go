@@ -14,8 +14,12 @@ import (
 	"bourn/internal/policy"
 )
 
-// Streams are the command's standard streams; nil is /dev/null.
-type Streams struct{ In, Out, Err *os.File }
+// Streams are the command's standard streams; nil is /dev/null. Child is one that
+// launch.Spawn has started with them, or nil.
+type Streams struct {
+	In, Out, Err *os.File
+	Child        *launch.Child
+}
 
 // An Outcome says how a run ended and what is worth saying afterwards.
 type Outcome struct {
@@ -43,6 +47,12 @@ type runner struct {
 // package bourn. On a host that cannot keep the seal the run goes on without one, and
 // its report says ADVISORY, only if the profile asks for that.
 func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error) {
+	handed := false
+	defer func() {
+		if s.Child != nil && !handed {
+			s.Child.Discard()
+		}
+	}()
 	id, err := p.home.newRunID()
 	if err != nil {
 		return Outcome{}, err
@@ -54,8 +64,9 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 		return Outcome{}, err
 	}
 	gate := newGate(p.Plan, r.report)
+	handed = true
 	result, err := launch.Run(launch.Config{
-		Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
+		Child: s.Child, Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
 		Report: func(int) ([]byte, error) { return json.MarshalIndent(r.report(), "", "  ") },
 		Sealed: r.sealed, Gate: gate.serve, Probe: probe,
 		Notice: func(n launch.Notice) { r.notices = append(r.notices, n) },

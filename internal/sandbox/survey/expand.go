@@ -3,7 +3,9 @@ package survey
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 )
 
 // maxResult bounds the bytes of path that one call returns, so that a hostile tree cannot take all memory.
@@ -157,7 +159,9 @@ func newFront(items []*item) *front {
 			if s.kind == affix {
 				last = s.suffix
 			} else if s.kind == glob {
-				first, last = "", ""
+				if last = ""; strings.IndexByte(`*?[{\`, first[0]) >= 0 || first[0] >= utf8.RuneSelf {
+					first = ""
+				}
 			}
 			for b := range 256 {
 				if first == "" || first[0] == byte(b) {

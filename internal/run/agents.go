@@ -1,0 +1,243 @@
+package run
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bourn"
+	"bourn/internal/policy"
+	"bourn/internal/profile"
+)
+
+// A NewAgent is what a person says of an agent to be made. Paths are as typed: relative
+// ones begin at Cwd, and each is judged as [Home.Allow] and [Home.Deny] do.
+type NewAgent struct {
+	Name    bourn.AgentName
+	Command []string // may be empty
+	Write   []string
+	Read    []string
+	Deny    []string
+	Cwd     string // canonical
+}
+
+// Create makes an agent: its directory, profile and keys. The directory appears whole or
+// not at all. An agent of that name is ErrConflict; a grant that cannot be had is an
+// error, and nothing is made.
+func (h *Home) Create(n NewAgent) error {
+	if _, err := os.Lstat(h.agent(n.Name)); err == nil {
+		return h.taken(n.Name)
+	}
+	text, err := h.newProfile(n)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(h.agents(), 0o700); err != nil {
+		return fmt.Errorf("cannot make agent %q: %w", n.Name, err)
+	}
+	tmp, err := os.MkdirTemp(h.agents(), ".new-")
+	if err != nil {
+		return fmt.Errorf("cannot make agent %q: %w", n.Name, err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := fill(tmp, text); err != nil {
+		return fmt.Errorf("cannot make agent %q: %w", n.Name, err)
+	}
+	err = os.Rename(tmp, h.agent(n.Name))
+	if errors.Is(err, fs.ErrExist) {
+		return h.taken(n.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make agent %q: %w", n.Name, err)
+	}
+	return nil
+}
+
+func (h *Home) taken(name bourn.AgentName) error {
+	return bourn.WithHint(fmt.Errorf("%w: there is an agent %q already", bourn.ErrConflict, name),
+		fmt.Sprintf("bourn agent show %s, or take another name", name))
+}
+
+// newProfile returns the text of the profile of a new agent.
+func (h *Home) newProfile(n NewAgent) ([]byte, error) {
+	var denies []string
+	var parsed []profile.Deny
+	for _, typed := range n.Deny {
+		entry := h.denyEntry(typed, n.Cwd)
+		denies = addOnce(denies, entry.text)
+		parsed = append(parsed, profile.Deny{Path: profile.Path{Text: entry.text}, Glob: entry.glob})
+	}
+	writes, err := h.newGrants(n, policy.KindWrite, n.Write, parsed, nil)
+	if err != nil {
+		return nil, err
+	}
+	reads, err := h.newGrants(n, policy.KindRead, n.Read, parsed, writes)
+	if err != nil {
+		return nil, err
+	}
+	return profile.Template(n.Name, n.Command, writes, reads, denies)
+}
+
+// newGrants judges the grants of one kind and returns their real paths.
+func (h *Home) newGrants(n NewAgent, kind policy.Kind, typed []string, denies []profile.Deny, writes []string) ([]string, error) {
+	var out []string
+	for _, t := range typed {
+		g, err := h.grantable(wish{agent: n.Name, kind: kind, typed: t, cwd: n.Cwd, denies: denies, writes: append(writes, out...)})
+		if err != nil {
+			return nil, err
+		}
+		out = addOnce(out, g.Real)
+	}
+	return out, nil
+}
+
+func addOnce(list []string, s string) []string {
+	for _, x := range list {
+		if x == s {
+			return list
+		}
+	}
+	return append(list, s)
+}
+
+// fill makes what an agent's directory holds.
+func fill(dir string, profile []byte) error {
+	for _, sub := range []string{"home", "context", "runs"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	key, pub, err := newIdentity()
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		data []byte
+		mode os.FileMode
+	}{{"profile.yaml", profile, 0o600}, {"identity.key", key, 0o600}, {"identity.pub", pub, 0o644}} {
+		if err := writeFile(filepath.Join(dir, f.name), f.data, f.mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newIdentity returns an Ed25519 key pair as PEM: PKCS #8 (RFC 5958) and
+// SubjectPublicKeyInfo (RFC 8410).
+func newIdentity() (key, pub []byte, err error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	privateDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	publicDER, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: privateDER}),
+		pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}), nil
+}
+
+// Delete removes an agent's directory with everything in it. An agent that runs, or may
+// run since a record cannot be read, is ErrConflict. Symlinks are removed, never followed.
+func (h *Home) Delete(name bourn.AgentName) error {
+	if err := h.CanDelete(name); err != nil {
+		return err
+	}
+	unlock, err := h.lock(name)
+	if err != nil {
+		return fmt.Errorf("cannot lock agent %q: %w", name, err)
+	}
+	defer unlock()
+	// A start that was waiting for the lock finds no home and ends.
+	if err := h.CanDelete(name); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(h.agents())
+	if err != nil {
+		return fmt.Errorf("cannot delete agent %q: %w", name, err)
+	}
+	defer root.Close()
+	if err := openUp(root, string(name)); err != nil {
+		return fmt.Errorf("cannot delete agent %q: %w", name, err)
+	}
+	if err := root.RemoveAll(string(name)); err != nil {
+		return fmt.Errorf("cannot delete all of agent %q: %w", name, err)
+	}
+	return nil
+}
+
+// CanDelete returns the error that Delete would begin with, or nil.
+func (h *Home) CanDelete(name bourn.AgentName) error {
+	info, err := os.Lstat(h.agent(name))
+	switch {
+	case err != nil:
+		return h.noProfile(name, err)
+	case !info.IsDir():
+		return fmt.Errorf("%w: %s is not a directory, and nothing is deleted through it", bourn.ErrInvalid, bourn.Printable(h.agent(name)))
+	}
+	live, unreadable, err := h.Live(name)
+	if err != nil {
+		return err
+	}
+	if len(live) > 0 {
+		return bourn.WithHint(fmt.Errorf("%w: agent %q is running (process %d)", bourn.ErrConflict, name, live[0].Pid), "end it first")
+	}
+	if unreadable != nil {
+		return bourn.WithHint(fmt.Errorf("%w: agent %q may be running: %w", bourn.ErrConflict, name, unreadable),
+			"when it does not run, remove that record and delete again")
+	}
+	return nil
+}
+
+// openUp gives the owner access to every directory below, so that all can be removed:
+// tools leave read-only trees (the Go module cache is one).
+func openUp(root *os.Root, name string) error {
+	return fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil || info.Mode().Perm()&0o700 == 0o700 {
+			return err
+		}
+		return root.Chmod(at, 0o700)
+	})
+}
+
+// Profile reads the profile of an agent. Src is returned where the text could be read,
+// also together with the error for a text that is no profile.
+func (h *Home) Profile(name bourn.AgentName) (p *profile.Profile, src []byte, err error) {
+	if src, err = os.ReadFile(h.ProfilePath(name)); err != nil {
+		return nil, nil, h.noProfile(name, err)
+	}
+	p, err = profile.ParseFor(name, h.ProfilePath(name), src)
+	return p, src, err
+}
+
+// HomePath is the agent's own writable home.
+func (h *Home) HomePath(name bourn.AgentName) string { return filepath.Join(h.agent(name), "home") }
+
+// State says whether an agent runs and what keeps its newest run, and how many run.
+func (h *Home) State(name bourn.AgentName) (policy.Sandbox, int, error) {
+	live, unreadable, err := h.Live(name)
+	switch {
+	case err != nil:
+		return policy.Sandbox{State: policy.StateUnknown}, 0, err
+	case len(live) > 0:
+		return live[0].Sandbox, len(live), nil
+	case unreadable != nil:
+		return policy.Sandbox{State: policy.StateUnknown}, 0, nil
+	}
+	return policy.Sandbox{State: policy.StateNotRunning}, 0, nil
+}
