@@ -148,10 +148,6 @@ func listenGate() (int, error) {
 
 // supervise seals, starts and outlives the command.
 func (c *child) supervise() error {
-	watch, err := newWatcher(c)
-	if err != nil {
-		c.notice(Notice{Error: fmt.Sprintf("cannot watch denied paths: %v", err), Item: -1})
-	}
 	// The main thread stays pid 1's own: what seals must be another one, and no other
 	// goroutine may ever run on it.
 	runtime.LockOSThread()
@@ -175,8 +171,8 @@ func (c *child) supervise() error {
 	if c.terminal != nil {
 		unix.Close(c.terminal.slave)
 	}
-	if watch != nil {
-		go watch.run()
+	if len(c.order.Plan.Watches) > 0 {
+		go newWatcher(c).run()
 	}
 	go c.obey()
 	return c.reap()
@@ -199,6 +195,8 @@ func (c *child) obey() {
 		case kindForeground:
 			c.foreground()
 			_ = unix.Kill(-c.pid, unix.SIGCONT)
+		default: // not of this conversation: nothing that follows can be trusted
+			os.Exit(exitBroken)
 		}
 	}
 }

@@ -302,6 +302,9 @@ func (p *parent) hear(r received) (done bool, err error) {
 			p.result.Status = ws.ExitStatus()
 		}
 		return true, nil
+	case kindStarted:
+	default:
+		return true, p.broken(fmt.Errorf("an unexpected message %q came", m.Kind))
 	}
 	return false, nil
 }

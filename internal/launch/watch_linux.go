@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"bourn/internal/policy"
 	"bourn/internal/sandbox/namespace"
@@ -19,14 +20,24 @@ import (
 // A watcher renews masks: the kernel detaches a mask when the host replaces the file
 // below it, and a denied path that did not exist may appear. It is a repair, not a
 // prevention; between the change and the repair lie a few milliseconds.
+//
+// For the first second it looks by itself, then it asks inotify: an inotify instance
+// costs its process some 15 ms when it ends (the kernel waits for a grace period,
+// fsnotify_wait_marks_destroyed), which a short command should not pay.
 type watcher struct {
-	fd     int
-	tree   *namespace.Tree
-	notice func(Notice)
-	dirs   map[int32]*watchedDir
-	byPath map[string]*watchedDir
-	late   []policy.Watch // patterns, armed once the command runs
+	fd      int
+	tree    *namespace.Tree
+	notice  func(Notice)
+	watches []policy.Watch
+	dirs    map[int32]*watchedDir
+	byPath  map[string]*watchedDir
+	said    map[Notice]bool // errors that were told already
 }
+
+const (
+	lookFor   = time.Second
+	lookEvery = 5 * time.Millisecond // at least; a look may take a twentieth of the time
+)
 
 // A watchedDir is one directory and what is expected in it.
 type watchedDir struct {
@@ -41,26 +52,44 @@ const watchEvents = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 // maxWatchedDirs bounds what a pattern may add while the run goes on.
 const maxWatchedDirs = 8192
 
-func newWatcher(c *child) (*watcher, error) {
-	plan := c.order.Plan
-	if len(plan.Watches) == 0 {
-		return nil, nil
+func newWatcher(c *child) *watcher {
+	return &watcher{tree: c.tree, notice: c.notice, watches: c.order.Plan.Watches,
+		dirs: map[int32]*watchedDir{}, byPath: map[string]*watchedDir{}, said: map[Notice]bool{}}
+}
+
+// look renews what has to be renewed, by name.
+func (w *watcher) look() {
+	for _, wa := range w.watches {
+		if wa.Pattern == "" {
+			w.renew(path.Join(wa.Dir, wa.Name), wa)
+		}
 	}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-	if err != nil {
-		return nil, err
+}
+
+// armAll watches for every name and pattern, and finds what appeared before.
+func (w *watcher) armAll() error {
+	var err error
+	if w.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+		return err
 	}
-	w := &watcher{fd: fd, tree: c.tree, notice: c.notice, dirs: map[int32]*watchedDir{}, byPath: map[string]*watchedDir{}}
-	for _, wa := range plan.Watches {
-		if wa.Pattern != "" {
-			w.late = append(w.late, wa)
+	for _, wa := range w.watches {
+		if wa.Pattern == "" {
+			if err := w.arm(wa); err != nil {
+				w.notice(Notice{Path: path.Join(wa.Dir, wa.Name), Item: wa.Item, Error: fmt.Sprintf("cannot watch: %v", err)})
+			}
 			continue
 		}
-		if err := w.arm(wa); err != nil {
-			c.notice(Notice{Path: path.Join(wa.Dir, wa.Name), Item: wa.Item, Error: fmt.Sprintf("cannot watch: %v", err)})
+		if d, err := w.add(wa.Dir); err == nil {
+			d.patterns = append(d.patterns, wa)
 		}
 	}
-	return w, nil
+	w.look()
+	for _, d := range w.byPath {
+		if len(d.patterns) > 0 {
+			w.list(d.path, d.patterns)
+		}
+	}
+	return nil
 }
 
 // arm watches for one name, or for the first missing directory on the way to it.
@@ -108,12 +137,16 @@ func (w *watcher) add(dir string) (*watchedDir, error) {
 	return d, nil
 }
 
-// run handles events until pid 1 ends.
+// run looks, then handles events, until pid 1 ends.
 func (w *watcher) run() {
-	for _, wa := range w.late {
-		if d, err := w.add(wa.Dir); err == nil {
-			d.patterns = append(d.patterns, wa)
-		}
+	for began := time.Now(); time.Since(began) < lookFor; {
+		at := time.Now()
+		w.look()
+		time.Sleep(max(lookEvery, 20*time.Since(at)))
+	}
+	if err := w.armAll(); err != nil {
+		w.notice(Notice{Item: -1, Error: fmt.Sprintf("cannot watch denied paths: %v", err)})
+		return
 	}
 	buf := make([]byte, 64<<10)
 	for {
@@ -179,12 +212,21 @@ func (w *watcher) appeared(at string, patterns []policy.Watch, dir bool) {
 		return
 	}
 	d.patterns = patterns
-	entries, err := os.ReadDir(at)
+	w.list(at, patterns)
+}
+
+// list handles what stands in a directory already.
+func (w *watcher) list(dir string, patterns []policy.Watch) {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		w.appeared(path.Join(at, e.Name()), patterns, e.IsDir())
+		at := path.Join(dir, e.Name())
+		if e.IsDir() && w.byPath[at] != nil {
+			continue // it is handled by itself
+		}
+		w.appeared(at, patterns, e.IsDir())
 	}
 }
 
@@ -201,6 +243,10 @@ func (w *watcher) renew(at string, wa policy.Watch) {
 		w.notice(Notice{Path: at, Item: wa.Item})
 	case errors.Is(err, namespace.ErrInPlace), errors.Is(err, unix.ENOENT):
 	default:
-		w.notice(Notice{Path: at, Item: wa.Item, Error: err.Error()})
+		n := Notice{Path: at, Item: wa.Item, Error: err.Error()}
+		if !w.said[n] && len(w.said) < maxWatchedDirs {
+			w.said[n] = true
+			w.notice(n)
+		}
 	}
 }

@@ -73,20 +73,23 @@ func (p *Plan) judge(op Operation, at string) (bool, *Item) {
 		decides = system
 	}
 	switch op {
+	case OpRead:
+		return true, decides
 	case OpWrite:
 		if !view.Write && view.Item < 0 {
 			return false, p.find(KindDefault, "files: ")
 		}
 		return view.Write, decides
 	case OpExec:
-		if view.NoExec {
-			if it := p.find(KindDefault, "execution "); it != nil {
-				return false, it
-			}
-			return false, decides
+		if !view.NoExec {
+			return true, decides
 		}
+		if it := p.find(KindDefault, "execution "); it != nil {
+			decides = it
+		}
+	case OpConnect:
 	}
-	return true, decides
+	return false, decides
 }
 
 // judgeOwn decides for what every run has of its own: the root, /etc's named files,

@@ -88,7 +88,8 @@ func (h *Home) newProfile(n NewAgent) ([]byte, error) {
 func (h *Home) newGrants(n NewAgent, kind policy.Kind, typed []string, denies []profile.Deny, writes []string) ([]string, error) {
 	var out []string
 	for _, t := range typed {
-		g, err := h.grantable(wish{agent: n.Name, kind: kind, typed: t, cwd: n.Cwd, denies: denies, writes: append(writes, out...)})
+		g, err := h.grantable(wish{agent: n.Name, kind: kind, typed: t, cwd: n.Cwd, denies: denies,
+			writes: append(writes, out...), making: true})
 		if err != nil {
 			return nil, err
 		}

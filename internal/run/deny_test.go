@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"bourn/internal/run/runtest"
@@ -366,26 +365,109 @@ func TestDeniedFileReplacedOnHost(t *testing.T) {
 			}
 		}
 		u.Write("conf/.env", secret)
-		l := startBourn(t, u, "run", "--read", probe(t), "--deny", "conf/.env", "--", "sh", "-c",
-			`"$0" try 'read conf/.env'; for i in 1 2 3 4 5; do read x; "$0" until 30000 EACCES read conf/.env; done`, probe(t))
-		_ = l
-		stdin := feed(t, u, "conf/.env")
-		stdin.wait("EACCES")
+		l := serve(t, u, "--deny", "conf/.env")
+		if got := l.ask("read conf/.env"); got != "EACCES" {
+			t.Fatalf("at the start: %q", got)
+		}
 		for range 5 {
 			save("conf/.env")
-			stdin.say("")
-			if got := stdin.wait("EACCES"); got != "EACCES" {
-				t.Errorf("after a replacement the denied file is %q", got)
-			}
+			l.becomes("read conf/.env", "EACCES")
 		}
-		stdin.close()
-		if ws := stdin.end(); ws.ExitStatus() != 0 {
-			t.Errorf("status %d, err %q", ws.ExitStatus(), stdin.err.String())
-		}
-		if !strings.Contains(stdin.err.String(), "conf/.env") || !strings.Contains(stdin.err.String(), "closed again") {
-			t.Errorf("the replacement was not reported: %q", stdin.err.String())
+		said := l.finish()
+		if !strings.Contains(said, "conf/.env was replaced on the host during the run and closed again") {
+			t.Errorf("the replacement was not reported: %q", said)
 		}
 	})
 }
 
-var _ = syscall.Getpid
+// The same under a directory that the run has renamed meanwhile.
+func TestDeniedFileReplacedUnderRenamedParent(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		u.Write("conf/.env", secret)
+		l := serve(t, u, "--deny", "conf/.env")
+		if got := l.ask("rename conf conf2"); got != "ok" {
+			t.Skipf("the parent cannot be renamed: %s", got)
+		}
+		u.Write("conf2/.env.tmp", secret)
+		if err := os.Rename(u.Path("conf2/.env.tmp"), u.Path("conf2/.env")); err != nil {
+			t.Fatal(err)
+		}
+		l.becomes("read conf2/.env", "EACCES")
+		l.finish()
+	})
+}
+
+// The host removes the denied directory and makes another one of that name.
+func TestDeniedDirectoryReplacedOnHost(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		u.Write("private/key", secret)
+		l := serve(t, u, "--deny", "private")
+		for i := range 3 {
+			if err := os.Rename(u.Path("private"), filepath.Join(u.Dir, "old"+strconv.Itoa(i))); err != nil {
+				t.Fatal(err)
+			}
+			u.Write("private/key", secret)
+			l.becomes("read private/key", "EACCES")
+		}
+		l.finish()
+	})
+}
+
+// A denied path that does not exist: it is closed as soon as the host makes it, and
+// that is reported.
+func TestDeniedMissingFileAppears(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		u.Mkdir("have")
+		for _, c := range []struct{ name, deny, at string }{
+			{"file", "later.env", "later.env"},
+			{"file in a directory", "have/later.env", "have/later.env"},
+			{"file in directories that are missing", "n1/n2/n3/later.env", "n1/n2/n3/later.env"},
+			{"pattern", "**/*.pem", "pat/sub/x.pem"},
+			{"pattern at the top", "*.key", "y.key"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				l := serve(t, u, "--deny", c.deny)
+				u.Write(c.at, secret)
+				l.becomes("read "+c.at, "EACCES")
+				if said := l.finish(); !strings.Contains(said, c.at+" appeared during the run and was closed then") {
+					t.Errorf("it was not reported: %q", said)
+				}
+			})
+		}
+		t.Run("made inside", func(t *testing.T) {
+			l := serve(t, u, "--deny", "self.env")
+			l.ask("create self.env")
+			l.becomes("read self.env", "EACCES")
+			if said := l.finish(); !strings.Contains(said, "self.env appeared") {
+				t.Errorf("it was not reported: %q", said)
+			}
+		})
+	})
+}
+
+// A directory on the way to a missing denied file goes and comes again.
+func TestDeniedMissingFileInRemadeDirectory(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		for _, c := range []struct{ name, existing string }{{"it existed", "conf"}, {"it was missing", ""}} {
+			t.Run(c.name, func(t *testing.T) {
+				u := runtest.NewUser(t, u.UID)
+				if c.existing != "" {
+					u.Mkdir(c.existing)
+				}
+				l := serve(t, u, "--deny", "conf/.env")
+				for i := range 3 {
+					u.Mkdir("conf")
+					u.Write("conf/.env", secret)
+					l.becomes("read conf/.env", "EACCES")
+					if i == 2 {
+						break
+					}
+					if err := os.RemoveAll(u.Path("conf")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l.finish()
+			})
+		}
+	})
+}

@@ -318,4 +318,3 @@ func (e *editing) uncovered() error {
 	}
 	return nil
 }
-

@@ -21,11 +21,20 @@ type wish struct {
 	cwd    string // canonical
 	denies []profile.Deny
 	writes []string // further write grants, besides those of all profiles
+	making bool     // the agent is about to be made: its grants are flags
 }
 
 // verbs are the commands that grant, by kind.
 var verbs = map[policy.Kind]string{
 	policy.KindRead: "allow-read", policy.KindWrite: "allow-write", policy.KindSpawnDir: "allow-spawn-dir",
+}
+
+// grant is what a person types to grant another path instead.
+func (w wish) grant(path string) string {
+	if w.making {
+		return "--" + string(w.kind) + " " + shellQuote(path)
+	}
+	return "bourn agent perm " + verbs[w.kind] + " " + string(w.agent) + " " + shellQuote(path)
 }
 
 // grantable resolves the path of a wish. An error says why it cannot be granted.
@@ -75,7 +84,7 @@ func (w wish) missing(req *policy.Request, g policy.Grant) error {
 	case req.Refusal(w.kind, g.Ancestor) != "":
 		return bourn.WithHint(err, "make it first; "+near+", which cannot be granted")
 	}
-	return bourn.WithHint(err, "make it first, or grant what exists: bourn agent perm "+verbs[w.kind]+" "+string(w.agent)+" "+shellQuote(g.Ancestor))
+	return bourn.WithHint(err, "make it first, or grant what exists: "+w.grant(g.Ancestor))
 }
 
 // notDenied returns an error when a deny of the profile closes the grant: a deny wins.
@@ -95,6 +104,9 @@ func (h *Home) notDenied(w wish, g policy.Grant, refused func(string, ...any) er
 		return nil
 	}
 	entry := w.denies[i].Text
+	if w.making {
+		return bourn.WithHint(refused("it is denied by %s, and a deny wins", bourn.Printable(entry)), "leave out one of the two")
+	}
 	return bourn.WithHint(refused("the profile denies %s, and a deny wins", bourn.Printable(entry)),
 		"remove that entry first, if that is what you mean: bourn agent perm remove-path "+string(w.agent)+" "+shellQuote(entry))
 }

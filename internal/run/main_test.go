@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -279,6 +280,7 @@ type live struct {
 	err   bytes.Buffer
 	done  chan struct{}
 	heard []string
+	in    io.WriteCloser
 }
 
 // start starts a command and reads its output line by line. It is killed when the test
@@ -289,6 +291,11 @@ func start(t *testing.T, cmd *exec.Cmd) *live {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if cmd.Stdin == nil {
+		if l.in, err = cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd.Stderr = &l.err
 	cmd.WaitDelay = patience
@@ -314,6 +321,49 @@ func start(t *testing.T, cmd *exec.Cmd) *live {
 func startBourn(t *testing.T, u *runtest.User, args ...string) *live {
 	t.Helper()
 	return start(t, u.Command(context.Background(), runtest.Binary(t), args...))
+}
+
+// serve starts a probe sealed that answers operations until its input ends. What bourn
+// says at the end stands in l.err.
+func serve(t *testing.T, u *runtest.User, flags ...string) *live {
+	t.Helper()
+	args := append([]string{"run", "--read", probe(t)}, flags...)
+	l := startBourn(t, u, append(args, "--", probe(t), "serve")...)
+	l.wait("ready")
+	return l
+}
+
+// ask performs one operation in a served probe.
+func (l *live) ask(op string) string {
+	l.t.Helper()
+	if _, err := fmt.Fprintln(l.in, op); err != nil {
+		l.t.Fatalf("cannot ask the probe: %v, err %q", err, l.err.String())
+	}
+	_, said, _ := strings.Cut(l.wait(op+"\t"), "\t")
+	return said
+}
+
+// becomes asks again and again until the answer begins with want.
+func (l *live) becomes(op, want string) {
+	l.t.Helper()
+	last := ""
+	eventually(l.t, op+" is answered "+want, func() bool {
+		last = l.ask(op)
+		return strings.HasPrefix(last, want)
+	})
+	if !strings.HasPrefix(last, want) {
+		l.t.Errorf("%s: %q, want %s", op, last, want)
+	}
+}
+
+// finish ends the probe's input and returns what bourn said on standard error.
+func (l *live) finish() string {
+	l.t.Helper()
+	l.in.Close()
+	if ws := l.end(); ws.ExitStatus() != 0 {
+		l.t.Errorf("%v: status %d, err %q", l.cmd.Args, ws.ExitStatus(), l.err.String())
+	}
+	return l.err.String()
 }
 
 // wait waits for a line that contains text and returns it.

@@ -12,8 +12,8 @@ import (
 // Repositories below the top of a write grant are looked for in this many directories
 // and levels; a start must not wait for a walk over everything.
 const (
-	nestedLevels = 3
-	nestedDirs   = 400
+	nestedLevels = 2
+	nestedDirs   = 100
 )
 
 // guarded lists, for each write grant, what runs code on the host later: in the grant

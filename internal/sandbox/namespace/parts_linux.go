@@ -129,64 +129,81 @@ func (t *Tree) makeRun(program string) error {
 // makeEtc copies the named files of /etc as they are now: a bind of a file goes empty
 // when the host replaces it.
 func (t *Tree) makeEtc(plan *policy.Plan) error {
+	etc := directory{tree: t}
+	defer etc.close()
 	gitconfig := false
+	buf := make([]byte, 16<<10)
 	for _, at := range plan.Copies {
-		data, err := readFile(at)
+		data, err := readFile(at, &buf)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
 			continue
 		}
 		if err != nil {
 			return step("copy", at, err)
 		}
-		if at == "/etc/gitconfig" {
+		if at == gitconfigPath {
 			gitconfig = true
 			data = append(append(data, '\n'), plan.GitUser...)
 		}
-		if err := t.write(at, data); err != nil {
+		if err := etc.write(at, data); err != nil {
 			return step("copy", at, err)
 		}
 	}
 	if !gitconfig && plan.GitUser != "" {
-		return step("write", "/etc/gitconfig", t.write("/etc/gitconfig", []byte(plan.GitUser)))
+		return step("write", gitconfigPath, etc.write(gitconfigPath, []byte(plan.GitUser)))
 	}
 	return nil
 }
 
+const gitconfigPath = "/etc/gitconfig"
+
 // maxCopy bounds a copied file of /etc, in bytes.
 const maxCopy = 4 << 20
 
-// readFile and write do without package os, which asks the poller about every file: a
-// start copies dozens of them.
-func readFile(at string) ([]byte, error) {
+// readFile and directory.write do without package os, which asks the poller about every
+// file: a start copies dozens of them. The result lies in buf, which grows as needed.
+func readFile(at string, buf *[]byte) ([]byte, error) {
 	fd, err := unix.Open(at, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	buf := make([]byte, 0, 4096)
-	for len(buf) <= maxCopy {
-		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+	for n := 0; n <= maxCopy; {
+		got, err := unix.Read(fd, (*buf)[n:])
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if err != nil || n == 0 {
-			return buf, err
+		if n += max(got, 0); err != nil || n < len(*buf) {
+			return (*buf)[:n:n], err // of a regular file, less than asked for is the end
 		}
-		buf = buf[:len(buf)+n]
-		if len(buf) == cap(buf) {
-			buf = slices.Grow(buf, cap(buf))
-		}
+		*buf = append(*buf, make([]byte, len(*buf))...)
 	}
 	return nil, unix.EFBIG
 }
 
-func (t *Tree) write(at string, data []byte) error {
-	parent, err := t.ensure(path.Dir(at), true)
-	if err != nil {
-		return err
+// A directory is the one inside in which a file was written last, kept open.
+type directory struct {
+	tree *Tree
+	path string
+	fd   int
+}
+
+func (d *directory) close() {
+	if d.path != "" {
+		unix.Close(d.fd)
 	}
-	defer unix.Close(parent)
-	fd, err := unix.Openat(parent, path.Base(at), unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
+}
+
+func (d *directory) write(at string, data []byte) error {
+	if dir := path.Dir(at); dir != d.path {
+		fd, err := d.tree.ensure(dir, true)
+		if err != nil {
+			return err
+		}
+		d.close()
+		d.path, d.fd = dir, fd
+	}
+	fd, err := unix.Openat(d.fd, path.Base(at), unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return err
 	}

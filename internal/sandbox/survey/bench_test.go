@@ -128,6 +128,6 @@ func BenchmarkMounts(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		t.Aliases("/work/main/.env")
+		t.Aliases("/srv/main/.env")
 	}
 }

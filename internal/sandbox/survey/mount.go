@@ -186,7 +186,7 @@ func (t Table) lookup(path string) int {
 }
 
 // Aliases returns the other paths at which the object at path can be reached, through other mounts of its file system: with
-// /work/proj also mounted at /mnt/p, /work/proj/.env is /mnt/p/.env. What lies in mounts below path has aliases of its own: ask for each
+// /srv/proj also mounted at /mnt/p, /srv/proj/.env is /mnt/p/.env. What lies in mounts below path has aliases of its own: ask for each
 // mount of Below. A mount that a later one hides does not count.
 func (t Table) Aliases(path string) []string {
 	var aliases []string
@@ -202,8 +202,8 @@ func (t Table) Aliases(path string) []string {
 	return ordered(aliases)
 }
 
-// Parts returns the mount points at which something that lies below path in its file system can be reached otherwise: of /work/proj
-// with /work/proj/secret mounted at /mnt/s, that is /mnt/s. Points that are themselves below path are not named.
+// Parts returns the mount points at which something that lies below path in its file system can be reached otherwise: of /srv/proj
+// with /srv/proj/secret mounted at /mnt/s, that is /mnt/s. Points that are themselves below path are not named.
 func (t Table) Parts(path string) []string {
 	var parts []string
 	inside, mounts := t.inside(path)

@@ -104,18 +104,18 @@ func TestTable(t *testing.T) {
 	table := NewTable([]Mount{
 		mount(1, 0, 1, "/", "/"),
 		mount(2, 1, 2, "/", "/work"),                 // its own file system
-		mount(3, 1, 2, "/proj", "/mnt/p"),            // /work/proj once more
+		mount(3, 1, 2, "/proj", "/mnt/p"),            // /srv/proj once more
 		mount(4, 1, 2, "/proj/secret", "/mnt/s"),     // a part of it
 		mount(5, 1, 2, "/proj", "/hidden/deep"),      // and once more, but
 		mount(6, 1, 3, "/", "/hidden"),               // covered above
 		mount(7, 1, 2, "/proj", "/stacked"),          // and again, but
 		mount(8, 7, 4, "/", "/stacked"),              // covered on the spot
-		mount(9, 2, 5, "/", "/work/proj/cache"),      // another file system within
+		mount(9, 2, 5, "/", "/srv/proj/cache"),      // another file system within
 		mount(10, 1, 5, "/", "/mnt/cache"),           // and its alias
 		mount(11, 3, 6, "/", "/mnt/p/.git"),          // covers part of an alias
 		mount(12, 1, 1, "/work", "/under"),           // what /work covers: not what stands there
 		mount(13, 1, 2, "/project", "/mnt/projects"), // no prefix by component
-		mount(14, 2, 2, "/proj/secret", "/work/proj/in"),
+		mount(14, 2, 2, "/proj/secret", "/srv/proj/in"),
 	})
 	for _, c := range []struct {
 		path           string
@@ -125,17 +125,17 @@ func TestTable(t *testing.T) {
 		{"/", 1, nil, nil},
 		{"/etc", 1, nil, nil},
 		{"/work", 2, nil, []string{"/mnt/p", "/mnt/projects", "/mnt/s"}},
-		{"/work/proj", 2, []string{"/mnt/p"}, []string{"/mnt/s"}},
-		{"/work/proj/.env", 2, []string{"/mnt/p/.env"}, nil},
-		{"/work/proj/.git", 2, nil, nil},
-		{"/work/proj/.git/config", 2, nil, nil},
-		{"/work/proj/secret", 2, []string{"/mnt/p/secret", "/mnt/s", "/work/proj/in"}, nil},
-		{"/work/proj/secret/k", 2, []string{"/mnt/p/secret/k", "/mnt/s/k", "/work/proj/in/k"}, nil},
-		{"/mnt/s/k", 4, []string{"/mnt/p/secret/k", "/work/proj/in/k", "/work/proj/secret/k"}, nil},
-		{"/mnt/p/.env", 3, []string{"/work/proj/.env"}, nil},
+		{"/srv/proj", 2, []string{"/mnt/p"}, []string{"/mnt/s"}},
+		{"/srv/proj/.env", 2, []string{"/mnt/p/.env"}, nil},
+		{"/srv/proj/.git", 2, nil, nil},
+		{"/srv/proj/.git/config", 2, nil, nil},
+		{"/srv/proj/secret", 2, []string{"/mnt/p/secret", "/mnt/s", "/srv/proj/in"}, nil},
+		{"/srv/proj/secret/k", 2, []string{"/mnt/p/secret/k", "/mnt/s/k", "/srv/proj/in/k"}, nil},
+		{"/mnt/s/k", 4, []string{"/mnt/p/secret/k", "/srv/proj/in/k", "/srv/proj/secret/k"}, nil},
+		{"/mnt/p/.env", 3, []string{"/srv/proj/.env"}, nil},
 		{"/mnt/p/.git/x", 11, nil, nil},
-		{"/work/proj/cache/x", 9, []string{"/mnt/cache/x"}, nil},
-		{"/mnt/cache", 10, []string{"/work/proj/cache"}, nil},
+		{"/srv/proj/cache/x", 9, []string{"/mnt/cache/x"}, nil},
+		{"/mnt/cache", 10, []string{"/srv/proj/cache"}, nil},
 		{"/stacked/x", 8, nil, nil},
 		{"/hidden/deep", 6, nil, nil},
 		{"/under/x", 12, nil, nil},
@@ -152,7 +152,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("Parts(%q): %s", c.path, diff)
 		}
 	}
-	for path, want := range map[string][]int{"/work/proj": {9, 14}, "/hidden": {6}, "/stacked": {8}, "/work/proj/cache": {9}, "/nowhere": nil} {
+	for path, want := range map[string][]int{"/srv/proj": {9, 14}, "/hidden": {6}, "/stacked": {8}, "/srv/proj/cache": {9}, "/nowhere": nil} {
 		var got []int
 		for _, m := range table.Below(path) {
 			got = append(got, m.ID)

@@ -5,10 +5,11 @@
 //	probe hold OP...    the same, then one line "held" and waits to be killed
 //	probe daemon DEPTH  leaves processes behind: double-forked, in sessions of their own
 //	probe role MODE BIN starts BIN as a child role with a descriptor 3 of that MODE
-//	probe until MS OP.. tries OP until it is refused, for at most that long; prints the answer
+//	probe serve         performs each line of its input and prints "OP<tab>answer"
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,9 +22,9 @@ import (
 
 func main() {
 	verbs := map[string]func([]string){
-		"try": try, "hold": hold, "daemon": daemon, "stay": stay, "role": role, "until": until,
+		"try": try, "hold": hold, "daemon": daemon, "stay": stay, "role": role,
 		"signals": signals, "raise": raise, "status": status, "thief": thief, "snoop": snoop, "argv": argv,
-		"size": size, "catch": catch, "spin": spin,
+		"size": size, "catch": catch, "spin": spin, "serve": serve,
 	}
 	if len(os.Args) < 2 || verbs[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "probe: no such verb")
@@ -39,6 +40,13 @@ func try(ops []string) {
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(out); err != nil {
 		os.Exit(98)
+	}
+}
+
+func serve([]string) {
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Printf("%s\t%s\n", lines.Text(), answer(lines.Text()))
 	}
 }
 

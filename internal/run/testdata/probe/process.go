@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,23 +44,6 @@ func stay(a []string) {
 		os.Exit(0)
 	}
 	select {}
-}
-
-// until repeats an operation until it is answered by something other than ok.
-func until(a []string) {
-	ms, _ := strconv.Atoi(a[0])
-	deadline := time.Now().Add(time.Duration(ms) * time.Millisecond)
-	fmt.Println("ready")
-	tick := time.NewTicker(2 * time.Millisecond)
-	want := a[1]
-	for {
-		said := answer(strings.Join(a[2:], " "))
-		if strings.HasPrefix(said, want) || time.Now().After(deadline) {
-			fmt.Println(said)
-			return
-		}
-		<-tick.C
-	}
 }
 
 func status(a []string) {

@@ -98,6 +98,12 @@ func drop() error {
 }
 
 func serve(req request) (resp response) {
+	if len(req.Wipe) > 0 {
+		for _, fd := range listeners {
+			unix.Close(fd)
+		}
+		listeners = nil
+	}
 	for _, dir := range req.Wipe {
 		if err := wipe(dir); err != nil {
 			resp.Err = "wipe: " + err.Error()
@@ -148,12 +154,6 @@ func wipe(dir string) error {
 var listeners []int
 
 func build(entries []entry) error {
-	if len(entries) > 0 {
-		for _, fd := range listeners {
-			unix.Close(fd)
-		}
-		listeners = nil
-	}
 	for _, e := range entries {
 		var err error
 		switch e.Kind {
@@ -451,8 +451,8 @@ func read(t target) (r result) {
 
 func write(t target) result {
 	fd, err := unix.Openat(t.dir, t.name, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err == unix.ENXIO { // a fifo without a reader, or a socket: the modes were judged before
-		return result{}
+	if err == unix.ENXIO { // a fifo without a reader: it was judged before
+		return result{Names: []string{"ENXIO"}}
 	}
 	if err != nil {
 		return result{Errno: number(err)}

@@ -1,0 +1,185 @@
+// Package difftest holds a run's report, the kernel and the policy model against each
+// other: random trees and requests are sealed, every operation is tried by every
+// spelling, and what succeeded is compared with an oracle of its own (oracle_test.go),
+// with the report, with the gate's explanations, and with the same operations outside.
+//
+//	go test ./internal/run/difftest -difftest.trials=100000 -difftest.seed=1
+package difftest
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"bourn/internal/run/runtest"
+)
+
+var (
+	trials = flag.Int("difftest.trials", number("BOURN_DIFF_TRIALS", 300), "how many random trials are made")
+	seed   = flag.Uint64("difftest.seed", uint64(number("BOURN_DIFF_SEED", int(time.Now().UnixNano()&0xffffffff))), "the seed of the first trial; the others follow")
+	onlyAs = flag.Int("difftest.uid", -1, "make trials as this user only")
+)
+
+func number(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// buildProbe compiles the probe into a directory that every user may read.
+func buildProbe(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "bourn-probe-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, "difftest-probe"), "./testdata/probe")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the probe: %v\n%s", err, out)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// users are those that trials run as.
+func users() []int {
+	switch {
+	case *onlyAs >= 0:
+		return []int{*onlyAs}
+	case os.Getuid() == 0:
+		return []int{0, runtest.OrdinaryUID}
+	}
+	return []int{os.Getuid()}
+}
+
+// places are directories in which trees are made: one that every run has as its own,
+// and one that no run has.
+func places() []string {
+	out := []string{"/var/tmp"}
+	if os.Getuid() == 0 {
+		if err := os.MkdirAll("/srv", 0o755); err == nil {
+			out = append(out, "/srv")
+		}
+	}
+	return out
+}
+
+// run carries out a trial, with its second run if it has one.
+func (e *engine) run(t *trial) (verdict, error) {
+	if len(t.Moves) > 0 {
+		return e.restart(t)
+	}
+	return e.check(t)
+}
+
+func TestDifference(t *testing.T) {
+	bourn, bin := runtest.Binary(t), buildProbe(t)
+	t.Logf("seed %d, %d trials", *seed, *trials)
+	var next atomic.Int64
+	var tally tally
+	var workers sync.WaitGroup
+	began := time.Now()
+	as := users()
+	for i := range max(runtime.GOMAXPROCS(0), len(as)) {
+		uid := as[i%len(as)]
+		e, err := newEngine(bourn, bin, uid, places())
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers.Go(func() {
+			defer e.close()
+			for !tally.full() {
+				n := next.Add(1) - 1
+				if n >= int64(*trials) {
+					return
+				}
+				tally.one(t, e, generate(*seed+uint64(n), uid, places()))
+			}
+		})
+	}
+	workers.Wait()
+	took := time.Since(began)
+	t.Logf("%d trials, %d refused, %d operations in %s: %.1f trials/s", tally.trials, tally.refused, tally.ops, took.Round(time.Millisecond), float64(tally.trials)/took.Seconds())
+	for _, kind := range slices.Sorted(maps.Keys(tally.kinds)) {
+		t.Logf("%6d × %s", tally.kinds[kind], kind)
+	}
+}
+
+// A tally counts, and reports the first difference of each kind made small.
+type tally struct {
+	mu                   sync.Mutex
+	trials, refused, ops int
+	kinds                map[string]int
+	shown                map[string]bool // kinds that need no report of their own any more
+	reports, errors      int
+}
+
+const shownKinds, shrinkBudget = 12, 120
+
+func (y *tally) full() bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.errors > 5
+}
+
+func (y *tally) one(t *testing.T, e *engine, trial *trial) {
+	v, err := e.run(trial)
+	y.mu.Lock()
+	y.trials++
+	y.ops += v.ops
+	if v.refused != "" {
+		y.refused++
+	}
+	if err != nil {
+		y.errors++
+		y.mu.Unlock()
+		t.Errorf("seed %d uid %d: %v\n%s", trial.Seed, e.uid, err, e.reproduction(trial))
+		return
+	}
+	fresh := ""
+	for _, f := range v.findings {
+		if y.kinds == nil {
+			y.kinds, y.shown = map[string]int{}, map[string]bool{}
+		}
+		if y.kinds[f.Kind]++; !y.shown[f.Kind] && fresh == "" && y.reports < shownKinds {
+			fresh = f.Kind
+			y.shown[fresh] = true
+			y.reports++
+		}
+	}
+	y.mu.Unlock()
+	if fresh != "" {
+		small, last := e.shrink(trial, fresh, shrinkBudget)
+		if len(last.findings) == 0 {
+			last = v
+		}
+		text := ""
+		y.mu.Lock()
+		for i, f := range last.findings {
+			y.shown[f.Kind] = true
+			if i < 8 {
+				text += fmt.Sprintf("  [%s] %s\n", f.Kind, f.Text)
+			}
+		}
+		y.mu.Unlock()
+		t.Errorf("%s\n%s%s", fresh, text, e.reproduction(small))
+	}
+	if len(v.findings) > 0 {
+		t.Fail()
+	}
+}

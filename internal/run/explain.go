@@ -1,0 +1,219 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bourn"
+	"bourn/internal/policy"
+)
+
+// An Explanation is an answer and what a person can do about it.
+type Explanation struct {
+	policy.Answer
+	// Remove is the command that takes away the deny which decides, "" where none does.
+	Remove string
+	// Notes say why nothing mends it, or what else to know.
+	Notes []string
+}
+
+// Explain says whether the run may do something to a target of the host, as typed: a
+// path, for exec also the name of a program, for connect a host or a socket. Symlinks are
+// resolved on the host first.
+func (p *Prepared) Explain(op policy.Operation, typed string) (Explanation, error) {
+	target, err := p.target(op, typed)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := Explanation{Answer: p.Plan.Explain(op, target)}
+	e.Agent, e.Target = string(p.Options.Agent), typed
+	if op == policy.OpConnect {
+		return e, nil
+	}
+	p.notTheHosts(&e)
+	p.droppedGrant(&e)
+	if e.Allowed == "denied" {
+		p.mend(&e)
+	}
+	return e, nil
+}
+
+func (p *Prepared) target(op policy.Operation, typed string) (string, error) {
+	switch {
+	case op == policy.OpConnect && !strings.HasPrefix(typed, "/"):
+		return typed, nil
+	case op == policy.OpExec && typed != "" && !strings.Contains(typed, "/"):
+		at, err := p.program(typed)
+		if err != nil {
+			return "", err
+		}
+		typed = at
+	}
+	return p.home.Resolve(typed, p.Options.Cwd)
+}
+
+// program finds a program by its name in PATH.
+func (p *Prepared) program(name string) (string, error) {
+	path, _ := p.home.lookup("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		if at := filepath.Join(dir, name); filepath.IsAbs(dir) {
+			if found, err := exec.LookPath(at); err == nil {
+				return found, nil
+			}
+		}
+	}
+	return "", bourn.WithHint(fmt.Errorf("%w: no program %q in PATH", bourn.ErrNotFound, name), "give its path")
+}
+
+// ownPlace ends the target of the item that policy names for a place of the run's own.
+const ownPlace = ": the run's own, nothing of the host's"
+
+// notTheHosts corrects an answer about a place that is the run's own, where the host has
+// something by the same name: the run may do it there, and not to the host's.
+func (p *Prepared) notTheHosts(e *Explanation) {
+	if e.Allowed != "allowed" || e.Item == nil {
+		return
+	}
+	at, own := strings.CutSuffix(e.Item.Target, ownPlace)
+	if !own || e.Resolved == at || !exists(e.Resolved) {
+		return
+	}
+	e.Allowed = "denied"
+	e.Notes = append(e.Notes, "the run has a "+at+" of its own, in which "+e.Resolved+" of the host is absent")
+	e.Item = p.itemOf(policy.KindDefault, "files: ")
+}
+
+func (p *Prepared) itemOf(kind policy.Kind, prefix string) *policy.Item {
+	i := slices.IndexFunc(p.Plan.Items, func(it policy.Item) bool { return it.Kind == kind && strings.HasPrefix(it.Target, prefix) })
+	if i < 0 {
+		return nil
+	}
+	return &p.Plan.Items[i]
+}
+
+// kindFor is the grant that an operation needs.
+func kindFor(op policy.Operation) policy.Kind {
+	if op == policy.OpWrite {
+		return policy.KindWrite
+	}
+	return policy.KindRead
+}
+
+// droppedGrant names a grant that would have allowed it and was dropped, in the place of
+// the item that stands for everything else.
+func (p *Prepared) droppedGrant(e *Explanation) {
+	if e.Allowed != "denied" || e.Item == nil || e.Item.Kind != policy.KindDefault {
+		return
+	}
+	for i, it := range p.Plan.Items {
+		grants := it.Kind == policy.KindWrite || it.Kind == kindFor(e.Operation)
+		if grants && it.Fate == policy.Dropped && (policy.Under(e.Resolved, it.Target) || policy.Under(path.Clean(e.Target), it.Target)) {
+			e.Item = &p.Plan.Items[i]
+			return
+		}
+	}
+}
+
+// mend finds the command that would turn a refusal.
+func (p *Prepared) mend(e *Explanation) {
+	if it := e.Item; it != nil && (it.Kind == policy.KindDeny || it.Kind == policy.KindProtect) {
+		p.mendClosed(e, it)
+		return
+	}
+	kind, spawn := kindFor(e.Operation), p.lacksSpawnDir(e)
+	if spawn {
+		kind = policy.KindSpawnDir
+		if p.Plan.Exec == policy.ExecNone {
+			e.Notes = append(e.Notes, "processes.mode is none: only system paths may execute, whatever is granted")
+			return
+		}
+	}
+	at := p.Plan.Grantable(e.Answer, func(at string) string { return p.Request.Refusal(kind, at) }, exists)
+	if spawn && at != "" && !isDir(at) {
+		at = path.Dir(at)
+	}
+	if at == "" {
+		e.Notes = append(e.Notes, p.ungrantable(kind, e.Resolved)...)
+		return
+	}
+	e.Grant = p.grantCommand(kind, at)
+}
+
+// mendClosed says which entry closes the target, where a person has made it.
+func (p *Prepared) mendClosed(e *Explanation, it *policy.Item) {
+	if it.Kind == policy.KindProtect {
+		e.Notes = append(e.Notes, "it is protected, and no grant changes that")
+		return
+	}
+	i, ok := closing(p.Request.Denies, e.Resolved)
+	switch {
+	case !ok:
+		e.Notes = append(e.Notes, "a deny decides, and no grant changes that")
+	case p.Request.Denies[i].From == "profile":
+		e.Notes = append(e.Notes, "a deny wins over every grant: this entry must go")
+		e.Remove = "bourn agent perm remove-path " + e.Agent + " " + shellQuote(p.entryText(p.Request.Denies[i]))
+	default:
+		e.Notes = append(e.Notes, "a deny wins over every grant: leave out --deny "+shellQuote(p.Request.Denies[i].Pattern))
+	}
+}
+
+// entryText returns the entry of the profile that a deny comes from.
+func (p *Prepared) entryText(d policy.Deny) string {
+	for _, entry := range p.Profile.Filesystem.Deny {
+		if q := p.home.deny(entry); q.Pattern == d.Pattern && q.Glob == d.Glob {
+			return entry.Text
+		}
+	}
+	return d.Pattern
+}
+
+// lacksSpawnDir reports whether the target can be read and only executing it is refused.
+func (p *Prepared) lacksSpawnDir(e *Explanation) bool {
+	return e.Operation == policy.OpExec && e.Item != nil && e.Item.Kind == policy.KindDefault &&
+		strings.HasPrefix(e.Item.Target, "execution ")
+}
+
+// ungrantable says why no existing ancestor of a path can be granted.
+func (p *Prepared) ungrantable(kind policy.Kind, target string) []string {
+	for at := path.Clean(target); ; at = path.Dir(at) {
+		if exists(at) || at == "/" {
+			return []string{"nothing that exists on the way to it can be granted: " + at + " is " + p.Request.Refusal(kind, at)}
+		}
+	}
+}
+
+// grantCommand is the command line that grants a path: to the agent for good, or to a
+// run without one for this time.
+func (p *Prepared) grantCommand(kind policy.Kind, at string) string {
+	o := p.Options
+	if o.Agent != "" {
+		return "bourn agent perm " + verbs[kind] + " " + string(o.Agent) + " " + shellQuote(at)
+	}
+	words := []string{"bourn", "run"}
+	add := func(flag string, values ...string) {
+		for _, v := range values {
+			words = append(words, flag, shellQuote(v))
+		}
+	}
+	add("--read", o.Read...)
+	add("--write", o.Write...)
+	if len(o.Write) == 0 && kind == policy.KindWrite {
+		add("--write", ".") // what a run without the flag has
+	}
+	add("--deny", o.Deny...)
+	add("--spawn-dir", o.SpawnDirs...)
+	add("--env", o.Env...)
+	add(map[policy.Kind]string{policy.KindRead: "--read", policy.KindWrite: "--write", policy.KindSpawnDir: "--spawn-dir"}[kind], at)
+	return strings.Join(append(words, "--", "COMMAND"), " ")
+}
+
+
+func isDir(p string) bool {
+	info, err := os.Stat(p)
+	return err == nil && info.IsDir()
+}
