@@ -37,15 +37,13 @@ func state(s policy.Sandbox) string {
 	return "sandbox unknown (the record of a run cannot be read)"
 }
 
-// printReport prints a report for people. Kinds selects sections; nil is all of them.
-func printReport(w io.Writer, title string, r run.Report, kinds ...policy.Kind) {
-	fmt.Fprintf(w, "%s — %s\n", title, state(r.Sandbox))
-	printItems(w, r.Items, kinds...)
+// printFooter says what a report does not show by its items.
+func printFooter(w io.Writer, r run.Report) {
 	if r.Running > 1 {
 		fmt.Fprintf(w, "\n%d runs of this agent live; the newest is shown\n", r.Running)
 	}
 	if r.Drift {
-		fmt.Fprintf(w, "\nthe profile has changed since the seal: it takes effect on next start\n")
+		fmt.Fprintf(w, "\nthe profile has changed since the seal; it takes effect on next start: bourn agent restart %s\n", r.Agent)
 	}
 }
 

@@ -71,18 +71,42 @@ Start here, in a project's directory:
   bourn run -- claude           an agent, with this directory writable and nothing else
   bourn run --deny .env -- sh   a shell in which .env is closed
   bourn plan                    what would be sealed, line by line
-  bourn doctor                  what this host can keep`,
+  bourn doctor                  what this host can keep
+
+When you run the same thing every day, give it a name and grants of its own:
+
+  bourn agent create builder --write ~/src/app -- claude
+  bourn run --agent builder`,
+		Example: `  bourn run --deny .env -- npm test
+  bourn agent perm list-paths builder`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("bourn {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.runCommand(), a.planCommand(), a.explainCommand(), a.whoamiCommand(), a.agentCommand(), a.doctorCommand())
-	return root
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run something sealed:"}, &cobra.Group{ID: "ask", Title: "Ask what holds:"},
+		&cobra.Group{ID: "agents", Title: "Agents with grants of their own:"}, &cobra.Group{ID: "host", Title: "This host:"})
+	in := func(id string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = id
+		}
+		root.AddCommand(cmds...)
+	}
+	in("run", a.runCommand())
+	in("ask", a.planCommand(), a.explainCommand(), a.whoamiCommand())
+	in("agents", a.agentCommand())
+	in("host", a.doctorCommand(), a.completionCommand())
+	root.SetHelpCommandGroupID("host")
+	for _, c := range root.Commands() {
+		if c.Flags().Lookup("agent") != nil {
+			_ = c.RegisterFlagCompletionFunc("agent", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				return a.agentNames(), cobra.ShellCompDirectiveNoFileComp
+			})
+		}
+	}
+	return group(root)
 }
 
 // usage marks an error as one of usage: status 2.
@@ -95,8 +119,11 @@ func (a *app) complain(cmd *cobra.Command, err error) {
 		if isUsage(err) {
 			a.exit = bourn.CodeInvalid.ExitStatus()
 		}
+		if cmd.Name() == "run" {
+			a.exit = exitNoRun // as env(1): nothing was started
+		}
 	}
-	for i, line := range strings.Split(err.Error(), "\n") {
+	for i, line := range strings.Split(sentence(err), "\n") {
 		if i == 0 {
 			line = "bourn: " + line
 		} else {
@@ -111,6 +138,15 @@ func (a *app) complain(cmd *cobra.Command, err error) {
 	if hint != "" {
 		fmt.Fprintln(a.Stderr, "hint: "+bourn.Printable(hint))
 	}
+}
+
+// sentence is an error's text without the name of its code, which is for programs.
+func sentence(err error) string {
+	text := err.Error()
+	for _, code := range []error{bourn.ErrInvalid, bourn.ErrDenied, bourn.ErrNotFound, bourn.ErrConflict, bourn.ErrWeakHost, bourn.ErrUnavailable} {
+		text = strings.TrimPrefix(text, code.Error()+": ")
+	}
+	return text
 }
 
 // isUsage reports whether cobra refused the command line: it has no error types.

@@ -108,7 +108,7 @@ func addOnce(list []string, s string) []string {
 }
 
 // fill makes what an agent's directory holds.
-func fill(dir string, profile []byte) error {
+func fill(dir string, text []byte) error {
 	for _, sub := range []string{"home", "context", "runs"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return err
@@ -122,7 +122,7 @@ func fill(dir string, profile []byte) error {
 		name string
 		data []byte
 		mode os.FileMode
-	}{{"profile.yaml", profile, 0o600}, {"identity.key", key, 0o600}, {"identity.pub", pub, 0o644}} {
+	}{{"profile.yaml", text, 0o600}, {"identity.key", key, 0o600}, {"identity.pub", pub, 0o644}} {
 		if err := writeFile(filepath.Join(dir, f.name), f.data, f.mode); err != nil {
 			return err
 		}

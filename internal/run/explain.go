@@ -212,7 +212,6 @@ func (p *Prepared) grantCommand(kind policy.Kind, at string) string {
 	return strings.Join(append(words, "--", "COMMAND"), " ")
 }
 
-
 func isDir(p string) bool {
 	info, err := os.Stat(p)
 	return err == nil && info.IsDir()

@@ -59,7 +59,11 @@ func (h *Home) grantable(w wish) (policy.Grant, error) {
 		return g, w.missing(req, g)
 	}
 	if reason := req.Refusal(w.kind, g.Real); reason != "" {
-		return g, bourn.WithHint(refused("%s", reason), "grant a directory that holds only what the agent needs")
+		err := refused("%s", reason)
+		if policy.Broad(g.Real, req.Homes) != "" {
+			err = bourn.WithHint(err, "grant a directory that holds only what the agent needs")
+		}
+		return g, err
 	}
 	if g.Foul != "" {
 		return g, bourn.WithHint(refused("%s is a symlink inside a write grant, and those are never followed: whoever may write there decides where it leads", g.Foul),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -40,6 +41,7 @@ type (
 		Snap    []string `json:"snap,omitempty"`
 		Ops     []op     `json:"ops,omitempty"`
 		Explain []string `json:"explain,omitempty"`
+		Within  []string `json:"within,omitempty"` // inside: where something may be changed
 	}
 	result struct {
 		Errno   syscall.Errno `json:"e,omitempty"`
@@ -81,7 +83,7 @@ func newEngine(bourn, bin string, uid int, places []string) (*engine, error) {
 			return nil, err
 		}
 	}
-	e.cmd = exec.Command(filepath.Join(bin, "difftest-probe"))
+	e.cmd = exec.Command(filepath.Join(bin, "difftest-probe"), slices.Collect(maps.Values(e.dirs))...)
 	e.cmd.SysProcAttr = e.credential()
 	e.cmd.Stderr = os.Stderr
 	e.cmd.Dir = "/"
@@ -244,6 +246,7 @@ func (e *engine) sealed(t *trial, req request) (ending, error) {
 	if e.tamper != nil {
 		args = e.tamper(args)
 	}
+	req.Within = []string{base}
 	input, err := json.Marshal(req)
 	if err != nil {
 		return ending{}, err

@@ -121,7 +121,7 @@ func (g *generator) target(at string) string {
 	to := g.t.Nodes[g.r.IntN(len(g.t.Nodes))].Path
 	switch g.r.IntN(10) {
 	case 0:
-		return pick(g.r, []string{"nowhere", "..", ".", path.Base(at), "/etc/passwd", "/proc/self/root", "../.."})
+		return pick(g.r, []string{"nowhere", "..", ".", path.Base(at), "/etc/hostname", "/proc/self/root", "../.."})
 	case 1:
 		return "@/" + to + "/" + pick(g.r, names)
 	case 2, 3, 4, 5:
@@ -185,11 +185,21 @@ func (g *generator) request() {
 			t.Spawn = append(t.Spawn, g.anyPath())
 		}
 	}
+	g.stay()
 	if t.Agent {
 		t.Exec = pick(r, []string{"any", "any", "allowlist", "none"})
 	} else if len(t.Spawn) > 0 {
 		t.Exec = "allowlist"
 	}
+}
+
+// stay takes out grants that lead out of the base: what they give is the host's.
+func (g *generator) stay() {
+	w := newWorld("/base", g.t.Nodes, true)
+	leaves := func(p string) bool { return w.resolve("/base/"+p, true).foreign }
+	g.t.Read = slices.DeleteFunc(g.t.Read, leaves)
+	g.t.Write = slices.DeleteFunc(g.t.Write, leaves)
+	g.t.Spawn = slices.DeleteFunc(g.t.Spawn, leaves)
 }
 
 // moves renames directories and files between two runs with the same request.

@@ -55,6 +55,9 @@ func (o *oracle) deny() {
 		}
 		pattern := escape(o.abs(o.t.Cwd)) + "/" + d.Text
 		o.denies = append(o.denies, pattern)
+		if at := o.place(o.abs(o.t.Cwd + "/" + d.Text)); at != "" { // taken at its word, it names something too
+			o.closed = append(o.closed, at)
+		}
 		for _, at := range o.paths() {
 			// A pattern is looked for in what grants show, through no link.
 			if underAny(at, shown) && o.visible(at) && matchGlob(pattern, at) {
@@ -139,6 +142,11 @@ func (o *oracle) guard() {
 	for _, g := range o.writes {
 		if o.kind(g) != "dir" {
 			continue
+		}
+		for _, rel := range []string{".git", ".vscode", ".claude"} { // .git is a file in a worktree
+			if at := o.place(g + "/" + rel); at != "" && o.kind(at) != "dir" {
+				o.guarded = append(o.guarded, at)
+			}
 		}
 		for _, rel := range guardedBelow {
 			if at := o.place(g + "/" + rel); at != "" {

@@ -43,6 +43,7 @@ type request struct {
 	Snap    []string `json:"snap,omitempty"`
 	Ops     []op     `json:"ops,omitempty"`
 	Explain []string `json:"explain,omitempty"`
+	Within  []string `json:"within,omitempty"`
 }
 
 type result struct {
@@ -61,8 +62,18 @@ type response struct {
 	Snap    map[string]string `json:"snap,omitempty"`
 }
 
+// within are the directories below which something may be changed. Trees have links that
+// lead out of them, and as root an operation through one would change the host.
+var within []string
+
 func main() {
 	runtime.LockOSThread()
+	if len(os.Args) > 1 { // outside: the directories that are the trials' own
+		within = os.Args[1:]
+		if err := confine(); err != nil {
+			fatal(err)
+		}
+	}
 	if err := drop(); err != nil {
 		fatal(err)
 	}
@@ -75,6 +86,9 @@ func main() {
 		if err := in.Decode(&req); err != nil {
 			return
 		}
+		if len(os.Args) == 1 {
+			within = req.Within
+		}
 		resp := serve(req)
 		if err := enc.Encode(resp); err != nil {
 			fatal(err)
@@ -86,6 +100,62 @@ func main() {
 func fatal(err error) {
 	os.Stderr.WriteString("probe: " + err.Error() + "\n")
 	os.Exit(99)
+}
+
+// confine makes everything but the trials' own directories read-only for this process,
+// where it is root. For others the modes do that.
+func confine() error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	ro := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	rw := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for _, dir := range within {
+		if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &ro); err != nil {
+		return err
+	}
+	for _, dir := range within {
+		if err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &rw); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile("/etc/.bourn-difftest", nil, 0o600); !errors.Is(err, unix.EROFS) {
+		return errors.New("the host is not read-only")
+	}
+	return nil
+}
+
+// changing are the operations that follow a link at the end and change what is there.
+var changing = map[string]bool{"write": true, "trunc": true, "chmod": true, "utime": true, "chown": true, "xattr": true,
+	"create": true, "mkdir": true, "symlink": true, "mkfifo": true, "opentrunc": true, "unlock": true}
+
+// elsewhere reports whether a target exists and is not below the trials' directories.
+func elsewhere(t target) bool {
+	fd, err := unix.Openat(t.dir, t.name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return true
+	}
+	for _, dir := range within {
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			return false
+		}
+	}
+	return true
 }
 
 // drop leaves this thread, which does everything, without capabilities.
@@ -304,6 +374,9 @@ func try(o op) (r result) {
 	defer done()
 	if errno != 0 {
 		return result{Errno: errno}
+	}
+	if changing[o.Op] && elsewhere(t) {
+		return result{Errno: 9996}
 	}
 	switch o.Op {
 	case "read":

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"bourn"
+	"bourn/internal/policy"
+	"bourn/internal/profile"
+	"bourn/internal/run"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show an agent: its state, its files, its settings and its paths",
+		Example: `  bourn agent show builder
+  bourn agent show builder --json`,
+		Args:              takes,
+		ValidArgsFunction: a.completeAgentOnly,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		name, err := a.agent(args[0])
+		if err != nil {
+			return err
+		}
+		p, _, err := a.home.Profile(name)
+		if err != nil {
+			return err
+		}
+		r, err := a.listedReport(name)
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return printJSON(a.Stdout, struct {
+				run.Report
+				Home    string `json:"home"`
+				Profile parsed `json:"profile"`
+			}{r, a.home.HomePath(name), a.parsed(p)})
+		}
+		fmt.Fprintf(a.Stdout, "%s — %s\n\n", title(name), state(r.Sandbox))
+		a.printSettings(p)
+		printPaths(a.Stdout, r)
+		printFooter(a.Stdout, r)
+		return nil
+	}
+	return cmd
+}
+
+// printSettings prints what a profile says besides paths, and where the files are.
+func (a *app) printSettings(p *profile.Profile) {
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, bourn.Printable(value))
+		}
+	}
+	command := strings.Join(p.Command, " ")
+	if command == "" {
+		command = "(none: bourn run --agent " + string(p.Agent) + " -- COMMAND)"
+	}
+	line("command", command)
+	line("profile", a.home.ProfilePath(p.Agent))
+	line("home", a.home.HomePath(p.Agent))
+	line("network", p.Network.Mode)
+	line("execute", p.Processes.Mode)
+	line("env", strings.Join(envNames(p.Env), " "))
+	line("limits", limits(p.Limits))
+	if !p.Sandbox.FailClosed {
+		line("sandbox", "runs ADVISORY where the host cannot seal")
+	}
+	w.Flush()
+}
+
+func envNames(e profile.Env) []string {
+	names := append([]string{}, e.Pass...)
+	for _, v := range e.Set {
+		names = append(names, v.Name+"="+v.Value)
+	}
+	return names
+}
+
+func limits(l profile.Limits) string {
+	var all []string
+	if l.Memory > 0 {
+		all = append(all, fmt.Sprintf("memory %d bytes", l.Memory))
+	}
+	if l.Processes > 0 {
+		all = append(all, fmt.Sprintf("processes %d", l.Processes))
+	}
+	if l.OpenFiles > 0 {
+		all = append(all, fmt.Sprintf("open files %d", l.OpenFiles))
+	}
+	if l.Time > 0 {
+		all = append(all, "time "+l.Time.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// listedReport is an agent's report, with what cannot be told said apart.
+func (a *app) listedReport(name bourn.AgentName) (run.Report, error) {
+	cwd, _, err := a.where()
+	if err != nil {
+		return run.Report{}, err
+	}
+	r, err := a.home.Listed(name, cwd)
+	if err != nil {
+		return r, err
+	}
+	if _, unreadable, err := a.home.Live(name); err == nil && unreadable != nil {
+		a.say("%v", unreadable)
+	}
+	if r.Sandbox.State != policy.StateNotRunning && r.Drift {
+		if _, _, err := a.home.Profile(name); err != nil {
+			a.say("the profile cannot be used as it is now, and the agent would not start:")
+			a.say("%v", err)
+		}
+	}
+	return r, nil
+}

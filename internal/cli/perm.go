@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"bourn"
+	"bourn/internal/policy"
+	"bourn/internal/profile"
+	"bourn/internal/run"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) permCommand() *cobra.Command {
+	subs := []*cobra.Command{a.listPathsCommand()}
+	for _, e := range edits {
+		subs = append(subs, a.editCommand(e))
+	}
+	return group(&cobra.Command{
+		Use:   "perm",
+		Short: "Show and change what an agent may do",
+		Long: `Show and change what an agent may do. Grants are recursive. A seal is never widened while
+it holds: every change takes effect when the agent next starts. Changes edit the
+profile and keep its comments; editing the file by hand is as good.`,
+		Example: `  bourn agent perm list-paths builder
+  bourn agent perm allow-write builder ~/src/app
+  bourn agent perm deny-path builder '~/src/app/**/*.pem'`,
+	}, append(subs, a.permShowCommand())...)
+}
+
+// An edit is a command that changes one path of a profile.
+type edit struct {
+	name, short, long, example string
+	do                         func(h *run.Home, name bourn.AgentName, path, cwd string) (run.Change, error)
+	already                    string // what is said when nothing changed
+}
+
+func allow(kind policy.Kind) func(*run.Home, bourn.AgentName, string, string) (run.Change, error) {
+	return func(h *run.Home, name bourn.AgentName, path, cwd string) (run.Change, error) {
+		return h.Allow(name, kind, path, cwd)
+	}
+}
+
+// edits are the commands that change a profile's paths.
+var edits = []edit{
+	{
+		name: "allow-read", do: allow(policy.KindRead), already: "already granted for reading",
+		short: "Let an agent read a file, or a directory and everything below it",
+		long: `Let an agent read a file, or a directory and everything below it. The profile gets the
+path without symlinks. A path that does not exist, is protected, too broad or denied
+is refused.`,
+		example: `  bourn agent perm allow-read builder ~/src/lib`,
+	}, {
+		name: "allow-write", do: allow(policy.KindWrite), already: "already granted for writing",
+		short: "Let an agent read and write a file, or a directory and everything below it",
+		long: `Let an agent read and write a file, or a directory and everything below it. The profile
+gets the path without symlinks. A path that does not exist, is protected, too broad or
+denied is refused.`,
+		example: `  bourn agent perm allow-write builder ~/src/app`,
+	}, {
+		name: "deny-path", do: (*run.Home).Deny, already: "already denied",
+		short: "Close a path or a pattern to an agent, whatever is granted",
+		long: `Close a path or a pattern to an agent, whatever is granted. What does not exist yet can be
+denied too: it is closed when it appears. A pattern has * ** ? [a-z] {a,b}; quote it, so
+that the shell leaves it alone.`,
+		example: `  bourn agent perm deny-path builder ~/src/app/.env
+  bourn agent perm deny-path builder '~/src/app/**/*.pem'`,
+	}, {
+		name: "remove-path", do: (*run.Home).Remove,
+		short: "Take a path out of what is read, written and denied",
+		long: `Take a path or pattern out of what is read, written and denied, whichever lists have it.
+An entry is meant by its text, by the path it names, or by where that leads.`,
+		example: `  bourn agent perm remove-path builder ~/src/lib
+  bourn agent perm remove-path builder '~/src/app/**/*.pem'`,
+	}, {
+		name: "allow-spawn-dir", do: allow(policy.KindSpawnDir), already: "already a spawn dir",
+		short: "Let an agent execute what is in a directory, where execution is restricted",
+		long: `Let an agent execute what is in a directory, and below it. It matters where the profile says
+processes.mode: allowlist. The directory must also be readable or writable.`,
+		example: `  bourn agent perm allow-spawn-dir builder ~/src/app/target`,
+	}, {
+		name: "deny-spawn-dir", do: (*run.Home).RemoveSpawnDir,
+		short:   "Take a directory out of the spawn dirs",
+		long:    `Take a directory out of the spawn dirs. What may be read and written there stays.`,
+		example: `  bourn agent perm deny-spawn-dir builder ~/src/app/target`,
+	},
+}
+
+func (a *app) editCommand(e edit) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: e.name + " AGENT PATH", Short: e.short, Long: e.long, Example: e.example,
+		Args: takes, ValidArgsFunction: a.completeAgent,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		name, err := a.agent(args[0])
+		if err != nil {
+			return err
+		}
+		cwd, _, err := a.where()
+		if err != nil {
+			return err
+		}
+		c, err := e.do(a.home, name, args[1], cwd)
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return printJSON(a.Stdout, c)
+		}
+		a.printChange(c, e.already)
+		return nil
+	}
+	return cmd
+}
+
+// lists are the words for the lists of a profile.
+var lists = map[profile.List]string{
+	profile.ReadList: "read", profile.WriteList: "write", profile.DenyList: "deny", profile.SpawnDirList: "spawn dir",
+}
+
+func (a *app) printChange(c run.Change, already string) {
+	for _, e := range c.Added {
+		a.printf("added to %s: %s %s\n", title(c.Agent), lists[e.List], bourn.Printable(e.Path))
+	}
+	for _, e := range c.Removed {
+		a.printf("removed from %s: %s %s\n", title(c.Agent), lists[e.List], bourn.Printable(e.Path))
+	}
+	if len(c.Added)+len(c.Removed) == 0 {
+		a.printf("%s: %s is %s\n", title(c.Agent), bourn.Printable(c.Path), already)
+		return
+	}
+	for _, n := range c.Notes {
+		a.printf("note: %s\n", n)
+	}
+	effect := "takes effect on next start"
+	if c.Running > 0 {
+		effect += ": bourn agent restart " + string(c.Agent)
+	}
+	a.printf("%s\n", effect)
+}
+
+func (a *app) permShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show AGENT",
+		Short: "Print an agent's profile as it is written",
+		Example: `  bourn agent perm show builder
+  bourn agent perm show builder --json`,
+		Args:              takes,
+		ValidArgsFunction: a.completeAgentOnly,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		name, err := a.agent(args[0])
+		if err != nil {
+			return err
+		}
+		p, src, err := a.home.Profile(name)
+		switch {
+		case *asJSON && err == nil:
+			return printJSON(a.Stdout, a.parsed(p))
+		case !*asJSON && src != nil:
+			a.printf("# %s\n", bourn.Printable(a.home.ProfilePath(name)))
+			for line := range strings.Lines(string(src)) {
+				text, ended := strings.CutSuffix(line, "\n")
+				a.printf("%s", bourn.Printable(text))
+				if ended {
+					a.printf("\n")
+				}
+			}
+		}
+		return err
+	}
+	return cmd
+}
+
+// parsed is a profile as JSON has it.
+type parsed struct {
+	Agent      bourn.AgentName  `json:"agent"`
+	Path       string           `json:"path"`
+	Version    int              `json:"version"`
+	Command    []string         `json:"command"`
+	Filesystem parsedFilesystem `json:"filesystem"`
+	Network    parsedNetwork    `json:"network"`
+	Processes  parsedProcesses  `json:"processes"`
+	Env        parsedEnv        `json:"env"`
+	Limits     parsedLimits     `json:"limits"`
+	Sandbox    parsedSandbox    `json:"sandbox"`
+}
+
+type parsedFilesystem struct {
+	Read  []string `json:"read"`
+	Write []string `json:"write"`
+	Deny  []string `json:"deny"`
+}
+
+type parsedNetwork struct {
+	Mode string `json:"mode"`
+}
+
+type parsedProcesses struct {
+	Mode      string   `json:"mode"`
+	SpawnDirs []string `json:"spawn_dirs"`
+}
+
+type parsedEnv struct {
+	Pass []string          `json:"pass"`
+	Set  map[string]string `json:"set"`
+}
+
+// parsedLimits has 0, and "" for a time, where there is no limit.
+type parsedLimits struct {
+	Memory    int64  `json:"memory"`
+	Processes int    `json:"processes"`
+	OpenFiles int    `json:"open_files"`
+	Time      string `json:"time"`
+}
+
+type parsedSandbox struct {
+	FailClosed bool `json:"fail_closed_on_sandbox_error"`
+}
+
+func (a *app) parsed(p *profile.Profile) parsed {
+	out := parsed{
+		Agent: p.Agent, Path: a.home.ProfilePath(p.Agent), Version: p.Version, Command: orEmpty(p.Command),
+		Filesystem: parsedFilesystem{texts(p.Filesystem.Read), texts(p.Filesystem.Write), []string{}},
+		Network:    parsedNetwork{p.Network.Mode},
+		Processes:  parsedProcesses{p.Processes.Mode, texts(p.Processes.SpawnDirs)},
+		Env:        parsedEnv{orEmpty(p.Env.Pass), map[string]string{}},
+		Limits:     parsedLimits{Memory: p.Limits.Memory, Processes: p.Limits.Processes, OpenFiles: p.Limits.OpenFiles},
+		Sandbox:    parsedSandbox{p.Sandbox.FailClosed},
+	}
+	for _, d := range p.Filesystem.Deny {
+		out.Filesystem.Deny = append(out.Filesystem.Deny, d.Text)
+	}
+	for _, v := range p.Env.Set {
+		out.Env.Set[v.Name] = v.Value
+	}
+	if p.Limits.Time > 0 {
+		out.Limits.Time = fmt.Sprint(p.Limits.Time)
+	}
+	return out
+}
+
+func texts(paths []profile.Path) []string {
+	out := []string{}
+	for _, p := range paths {
+		out = append(out, p.Text)
+	}
+	return out
+}
