@@ -27,10 +27,14 @@ func main() {
 		os.Exit(125)
 	}
 	launch.CloseInherited()
-	end := cli.Command{
+	command := cli.Command{
 		Args: os.Args[1:], Environ: os.Environ(), Version: version,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-	}.Main()
+	}
+	if len(os.Args) > 1 && os.Args[1] == "run" {
+		command.Child = launch.Spawn(os.Stdin, os.Stdout, os.Stderr)
+	}
+	end := command.Main()
 	if end.Signal != 0 {
 		launch.Die(end.Signal)
 	}

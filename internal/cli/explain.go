@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 
 	"bourn"
@@ -118,14 +117,17 @@ func (a *app) explainInside(q question) (run.Explanation, error) {
 	}
 	target := q.target
 	if q.op != policy.OpConnect {
-		if !filepath.IsAbs(target) {
-			cwd, _, err := a.where()
-			if err != nil {
-				return e, err
-			}
-			target = filepath.Join(cwd, target)
+		h, err := a.findHome()
+		if err != nil {
+			return e, err
 		}
-		target = canonical(target)
+		cwd, _, err := a.where()
+		if err != nil {
+			return e, err
+		}
+		if target, err = h.Resolve(target, cwd); err != nil {
+			return e, err
+		}
 	}
 	err := askGate("bourn/explain", map[string]string{"operation": string(q.op), "target": target}, &e.Answer)
 	e.Target = q.target
@@ -179,10 +181,15 @@ func (a *app) printExplanation(e run.Explanation) {
 	for _, n := range e.Notes {
 		a.printf("\n%s\n", bourn.Printable(n))
 	}
-	for _, line := range []string{e.Grant, e.Remove} {
-		if line != "" {
-			a.printf("\nto mend it\n  %s\n", bourn.Printable(line))
-		}
+	lines := e.Remove
+	if e.Grant != "" {
+		lines = append(lines, e.Grant)
+	}
+	if len(lines) > 0 {
+		a.printf("\nto mend it\n")
+	}
+	for _, line := range lines {
+		a.printf("  %s\n", bourn.Printable(line))
 	}
 }
 

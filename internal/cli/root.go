@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"bourn"
+	"bourn/internal/launch"
 	"bourn/internal/run"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,10 @@ type Command struct {
 	Stdout  *os.File
 	Stderr  *os.File
 	Version string // "" is "dev"
+	// Child is one that launch.Spawn has started with the three streams, so that it gets
+	// ready on another core while the command line is read and the run is planned. Nil
+	// starts one when it is needed.
+	Child *launch.Child
 }
 
 // app is what the commands share.
@@ -51,6 +56,9 @@ func (c Command) Main() Exit {
 	root.SetErr(c.Stderr)
 	if cmd, err := root.ExecuteC(); err != nil {
 		a.complain(cmd, err)
+	}
+	if a.Child != nil {
+		a.Child.Discard()
 	}
 	return Exit{Status: a.exit, Signal: a.signal}
 }

@@ -80,17 +80,14 @@ cannot be executed, 127 when it is not found.`,
 			if len(args) == 0 && f.agent == "" {
 				return usage(errors.New("no command is named"))
 			}
-			// The child gets ready on another core while this one reads and plans.
-			child := launch.Spawn(a.Stdin, a.Stdout, a.Stderr)
 			p, err := a.prepare(&f, args)
-			if err == nil && len(p.Plan.Command) == 0 {
-				err = usage(errors.New("the profile names no command, and none is given"))
-			}
 			if err != nil {
-				child.Discard()
 				return err
 			}
-			return a.runPrepared(p, child, reportFile, quiet)
+			if len(p.Plan.Command) == 0 {
+				return usage(errors.New("the profile names no command, and none is given"))
+			}
+			return a.runPrepared(p, reportFile, quiet)
 		},
 	}
 	f.add(cmd)
@@ -100,7 +97,7 @@ cannot be executed, 127 when it is not found.`,
 	return cmd
 }
 
-func (a *app) runPrepared(p *run.Prepared, child *launch.Child, reportFile string, quiet bool) error {
+func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error {
 	var reportErr error
 	told := func(r run.Report) {
 		if !quiet {
@@ -110,6 +107,8 @@ func (a *app) runPrepared(p *run.Prepared, child *launch.Child, reportFile strin
 			reportErr = a.writeReport(reportFile, r)
 		}
 	}
+	child := a.Child
+	a.Child = nil // it is the run's to end now
 	out, err := p.Run(run.Streams{In: a.Stdin, Out: a.Stdout, Err: a.Stderr, Child: child}, told, false)
 	switch {
 	case errors.Is(err, launch.ErrCommandNotFound):

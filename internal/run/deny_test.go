@@ -28,7 +28,7 @@ func TestDeniedFileByEveryOperation(t *testing.T) {
 		got.noSecret(t)
 		unchanged(t, "the project", before, tree(t, u.Work))
 		// The same outside: what the seal refuses works without it.
-		outside(t, u, ops[:8]...).are(t, "ok*", ops[:5]...)
+		outside(t, u, ops[:5]...).are(t, "ok*", ops[:5]...)
 	})
 }
 
@@ -42,7 +42,8 @@ func TestDeniedFileTellsNothing(t *testing.T) {
 		}
 		got.refused(t, "getxattr "+at)
 		got.are(t, "ENODATA", "hunt "+hunted)
-		if found := outside(t, u, "hunt "+hunted); !strings.Contains(found["hunt "+hunted], at) {
+		hunt := "hunt " + hunted + " " + u.Work
+		if found := outside(t, u, hunt); !strings.Contains(found[hunt], at) {
 			t.Errorf("the hunt finds nothing where there is something: %v", found)
 		}
 	})
@@ -84,8 +85,8 @@ func TestDeniedThroughProc(t *testing.T) {
 			n := strconv.Itoa(i)
 			ops = append(ops, "list /proc/1/fd/"+n, "read /proc/1/fd/"+n+at, "readlink /proc/1/fd/"+n)
 		}
-		for _, name := range []string{"environ", "mem", "maps_files", "exe", "ns/mnt", "ns/user", "stack", "syscall", "auxv", "personality"} {
-			ops = append(ops, "openr /proc/1/"+name)
+		for _, name := range []string{"environ", "mem", "exe", "ns/mnt", "ns/user", "stack", "syscall", "auxv", "personality"} {
+			ops = append(ops, "read /proc/1/"+name)
 		}
 		ops = append(ops, "openw /proc/1/mem", "setns /proc/1/ns/mnt", "setns /proc/1/ns/user", "ptrace 1", "vmread 1", "killall 1")
 		got := try(t, u, []string{"--deny", "deep/.env"}, ops...)

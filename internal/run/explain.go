@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"bourn"
@@ -16,8 +15,8 @@ import (
 // An Explanation is an answer and what a person can do about it.
 type Explanation struct {
 	policy.Answer
-	// Remove is the command that takes away the deny which decides, "" where none does.
-	Remove string
+	// Remove are the commands that take away the denies which close the target.
+	Remove []string
 	// Notes say why nothing mends it, or what else to know.
 	Notes []string
 }
@@ -74,26 +73,39 @@ func (p *Prepared) program(name string) (string, error) {
 const ownPlace = ": the run's own, nothing of the host's"
 
 // notTheHosts corrects an answer about a place that is the run's own, where the host has
-// something by the same name: the run may do it there, and not to the host's.
+// the target or a directory on the way to it: the run may do it there, and not to the
+// host's.
 func (p *Prepared) notTheHosts(e *Explanation) {
 	if e.Allowed != "allowed" || e.Item == nil {
 		return
 	}
 	at, own := strings.CutSuffix(e.Item.Target, ownPlace)
-	if !own || e.Resolved == at || !exists(e.Resolved) {
+	near := nearest(e.Resolved)
+	if !own || policy.Under(at, near) {
 		return
 	}
 	e.Allowed = "denied"
-	e.Notes = append(e.Notes, "the run has a "+at+" of its own, in which "+e.Resolved+" of the host is absent")
-	e.Item = p.itemOf(policy.KindDefault, "files: ")
+	e.Notes = append(e.Notes, "the run has a "+at+" of its own, in which "+near+" of the host is absent")
+	e.Item = p.closer(e.Resolved)
 }
 
-func (p *Prepared) itemOf(kind policy.Kind, prefix string) *policy.Item {
-	i := slices.IndexFunc(p.Plan.Items, func(it policy.Item) bool { return it.Kind == kind && strings.HasPrefix(it.Target, prefix) })
-	if i < 0 {
-		return nil
+// closer returns the item by which a path of the host is absent: the deny or protection
+// that names it, else the default for everything that is not granted.
+func (p *Prepared) closer(at string) *policy.Item {
+	var rest *policy.Item
+	for i := range p.Plan.Items {
+		switch it := &p.Plan.Items[i]; it.Kind {
+		case policy.KindDeny, policy.KindProtect:
+			if it.Fate != policy.Dropped && policy.Under(at, it.Target) {
+				return it
+			}
+		case policy.KindDefault:
+			if strings.HasPrefix(it.Target, "files: ") {
+				rest = it
+			}
+		}
 	}
-	return &p.Plan.Items[i]
+	return rest
 }
 
 // kindFor is the grant that an operation needs.
@@ -138,7 +150,7 @@ func (p *Prepared) mend(e *Explanation) {
 		at = path.Dir(at)
 	}
 	if at == "" {
-		e.Notes = append(e.Notes, p.ungrantable(kind, e.Resolved)...)
+		e.Notes = append(e.Notes, p.ungrantable(kind, e.Resolved))
 		return
 	}
 	e.Grant = p.grantCommand(kind, at)
@@ -150,15 +162,20 @@ func (p *Prepared) mendClosed(e *Explanation, it *policy.Item) {
 		e.Notes = append(e.Notes, "it is protected, and no grant changes that")
 		return
 	}
-	i, ok := closing(p.Request.Denies, e.Resolved)
+	for _, d := range p.Request.Denies {
+		switch _, ok := closing([]policy.Deny{d}, e.Resolved); {
+		case !ok:
+		case d.From == "profile":
+			e.Remove = append(e.Remove, "bourn agent perm remove-path "+e.Agent+" "+shellQuote(p.entryText(d)))
+		default:
+			e.Notes = append(e.Notes, "a deny wins over every grant: leave out --deny "+shellQuote(d.Pattern))
+		}
+	}
 	switch {
-	case !ok:
+	case len(e.Remove) > 0:
+		e.Notes = append(e.Notes, "a deny wins over every grant: this must go first")
+	case len(e.Notes) == 0:
 		e.Notes = append(e.Notes, "a deny decides, and no grant changes that")
-	case p.Request.Denies[i].From == "profile":
-		e.Notes = append(e.Notes, "a deny wins over every grant: this entry must go")
-		e.Remove = "bourn agent perm remove-path " + e.Agent + " " + shellQuote(p.entryText(p.Request.Denies[i]))
-	default:
-		e.Notes = append(e.Notes, "a deny wins over every grant: leave out --deny "+shellQuote(p.Request.Denies[i].Pattern))
 	}
 }
 
@@ -179,12 +196,16 @@ func (p *Prepared) lacksSpawnDir(e *Explanation) bool {
 }
 
 // ungrantable says why no existing ancestor of a path can be granted.
-func (p *Prepared) ungrantable(kind policy.Kind, target string) []string {
-	for at := path.Clean(target); ; at = path.Dir(at) {
-		if exists(at) || at == "/" {
-			return []string{"nothing that exists on the way to it can be granted: " + at + " is " + p.Request.Refusal(kind, at)}
-		}
+func (p *Prepared) ungrantable(kind policy.Kind, target string) string {
+	at := nearest(target)
+	return "nothing that exists on the way to it can be granted: " + at + " is " + p.Request.Refusal(kind, at)
+}
+
+// nearest returns the path itself, or the nearest directory above it that exists.
+func nearest(p string) string {
+	for p = path.Clean(p); p != "/" && !exists(p); p = path.Dir(p) {
 	}
+	return p
 }
 
 // grantCommand is the command line that grants a path: to the agent for good, or to a

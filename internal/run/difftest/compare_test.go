@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"bourn/internal/policy"
 )
@@ -62,7 +62,7 @@ func (o *oracle) operations() (ops []op, targets []string) {
 		}
 		for _, s := range spelled {
 			for _, what := range []string{"read", "stat", "write", "chmod", "create"} {
-				if what == "create" && (o.kind(at) != "dir" || o.later(at+"/zzc")) || what == "write" && o.kind(at) == "dir" {
+				if what == "create" && (o.kind(at) != "dir" || o.later(at+"/zzc") && !o.isClosed(at)) || what == "write" && (o.kind(at) == "dir" || o.kind(at) == "sock") {
 					continue
 				}
 				s.Op, s.Arg = what, "zzc"
@@ -80,9 +80,11 @@ func (o *oracle) direct(at, free string) (ops []op) {
 	}
 	kind := o.kind(at)
 	for _, what := range []string{"read", "stat", "write", "trunc", "chmod", "utime", "chown", "xattr"} {
-		add(what, "")
+		if kind != "sock" || what != "write" { // a socket is written to by nobody
+			add(what, "")
+		}
 	}
-	if kind == "dir" && !o.later(at+"/zzc") {
+	if kind == "dir" && (!o.later(at+"/zzc") || o.isClosed(at)) {
 		for _, what := range makes {
 			add(what, "zzc")
 		}
@@ -123,6 +125,9 @@ func (o *oracle) destructive(targets []string, free string) (ops []op) {
 			fresh = free + "/zzx"
 		}
 		for _, what := range []string{"unlink", "rmdir", "opentrunc", "replace", "exchange"} {
+			if o.kind(at) == "link" && what == "opentrunc" { // it is not the link that would be emptied
+				continue
+			}
 			ops = append(ops, op{Op: what, Path: at, Arg: fresh, destroys: true})
 		}
 	}
@@ -161,14 +166,14 @@ func (e *engine) check(t *trial) (v verdict, err error) {
 		}
 	}
 	all := slices.Concat(ops, o.destructive(targets, free))
-	end, err := e.sealed(t, request{Ops: all, Explain: targets})
+	end, err := e.sealed(t, o, request{Ops: all, Explain: targets})
 	if err != nil {
 		return v, err
 	}
 	v.refused = end.refused
 	if end.refused != "" {
-		if !o.refused && !known(end.refused) {
-			v.add("not started", "%s", end.refused)
+		if !o.refused && !o.known(end.refused) {
+			v.add("not started: "+summary(end.refused), "%s", end.refused)
 		}
 		return v, nil
 	}
@@ -192,9 +197,17 @@ func (e *engine) check(t *trial) (v verdict, err error) {
 	return v, nil
 }
 
+// summary is a message without what differs from trial to trial.
+func summary(stderr string) string {
+	line, _, _ := strings.Cut(stderr, "\n")
+	return regexp.MustCompile(`"[^"]*"|/[^ ]*`).ReplaceAllString(line, "…")
+}
+
 // known reports whether a refusal to start is one that a trial may meet.
-func known(stderr string) bool {
-	return strings.Contains(stderr, "was denied in an earlier run and is not at its place")
+func (o *oracle) known(stderr string) bool {
+	return strings.Contains(stderr, "was denied in an earlier run and is not at its place") || strings.Contains(stderr, "profile.yaml:") ||
+		strings.Contains(stderr, "cannot make / writable") || // nowhere to start: the working directory is closed
+		o.isClosed(o.abs("home")) && strings.Contains(stderr, "inside the seal: cannot execute")
 }
 
 // A comparer holds one trial's results against each other.
@@ -272,6 +285,8 @@ func (c *comparer) succeeded(op op, target, spelled string) {
 	switch {
 	case c.isClosed(target) && op.Op != "stat" && (c.granted(target) || !c.ownOnly(target)):
 		c.v.add("closed but "+op.Op, "%s succeeds", spelled)
+	case c.granted(target) && !c.canWrite(target) && op.Op == "write" && c.kind(target) == "fifo":
+		c.v.add("read-only fifo but write", "%s succeeds", spelled)
 	case c.granted(target) && !c.canWrite(target) && slices.Contains(writing, op.Op):
 		c.v.add("read-only but "+op.Op, "%s succeeds", spelled)
 	case op.Op == "exec" && c.granted(target) && !c.canExec(target):
@@ -285,7 +300,7 @@ func (c *comparer) ownOnly(target string) bool { return under(target, c.abs(c.t.
 
 // failed judges an operation that succeeds outside and not inside.
 func (c *comparer) failed(op op, way way, in result, spelled string) {
-	if !c.canRead(way.real) || !c.passable(way) || op.Op == "unlock" {
+	if !c.canRead(way.real) || !c.passable(way) || op.Op == "unlock" || c.later(way.real) {
 		return
 	}
 	if slices.Contains(writing, op.Op) && !c.canWrite(way.real) || op.Op == "exec" && !c.canExec(way.real) {
@@ -387,11 +402,14 @@ func (c *comparer) explained(targets []string, answers [][3]bool, ops []op, resu
 		allowed, errno := answers[at][n], results[i].Errno
 		switch {
 		case !allowed && errno == 0:
+			if n == 1 && c.kind(op.Path) == "fifo" { // judged already
+				continue
+			}
 			if !c.granted(op.Path) && c.kind(op.Path) == "dir" { // above what is shown stand empty directories
 				continue
 			}
 			c.v.add("explain denies "+what, "%s of %s succeeds, and explain says denied", op.Op, c.relative(op.Path))
-		case allowed && errno != 0 && c.outside[i].Errno == 0 && errno != syscall.ENOENT:
+		case allowed && errno != 0 && c.outside[i].Errno == 0 && c.granted(op.Path):
 			c.v.add("explain allows "+what, "%s of %s fails with %v, and explain says allowed", op.Op, c.relative(op.Path), errno)
 		}
 	}
@@ -411,11 +429,17 @@ func (e *engine) reproduction(t *trial) string {
 		agent := quote(base + "/" + t.Bourn + "/agents/x")
 		fmt.Fprintf(&b, "mkdir -p %s/home\ncat > %s/profile.yaml <<'END'\n%sEND\n", agent, agent, t.profile(base))
 	}
-	fmt.Fprintf(&b, "cd %s\n", quote(base+"/"+t.Cwd))
+	o := newOracle(t, newWorld(base, t.Nodes, t.UID == 0))
+	elsewhere := !o.canRead(base + "/" + t.Cwd)
+	if elsewhere {
+		b.WriteString("cd /\n")
+	} else {
+		fmt.Fprintf(&b, "cd %s\n", quote(base+"/"+t.Cwd))
+	}
 	for _, m := range t.Moves {
 		fmt.Fprintf(&b, "# between two runs, inside: mv -T %s %s\n", quote(m.From), quote(m.To))
 	}
-	args := t.args(base, "-")
+	args := t.args(base, "-", elsewhere)
 	for i := range args {
 		args[i] = quote(args[i])
 	}

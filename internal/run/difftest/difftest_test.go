@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -181,5 +182,71 @@ func (y *tally) one(t *testing.T, e *engine, trial *trial) {
 	}
 	if len(v.findings) > 0 {
 		t.Fail()
+	}
+}
+
+// TestRed shows that the harness sees what it is for: the run is started with a request
+// that differs from what the oracle was told.
+func TestRed(t *testing.T) {
+	bourn, bin := runtest.Binary(t), buildProbe(t)
+	uid := users()[0]
+	e, err := newEngine(bourn, bin, uid, places()[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	made := trial{UID: uid, Place: places()[0], Cwd: "w", Exec: "any", Bourn: "bh",
+		Nodes: []node{{Path: "home", Kind: "dir", Mode: 0o755}, {Path: "w", Kind: "dir", Mode: 0o755}, {Path: "o", Kind: "dir", Mode: 0o755},
+			{Path: "bh", Kind: "dir", Mode: 0o700}, {Path: "w/secret", Kind: "file", Mode: 0o644}, {Path: "w/d", Kind: "dir", Mode: 0o755},
+			{Path: "w/d/x", Kind: "file", Mode: 0o755}, {Path: "o/y", Kind: "file", Mode: 0o644}},
+		Write: []string{"w"}, Read: []string{"o"}, Deny: []deny{{Text: "w/secret"}, {Text: "d", Glob: true}}}
+	made.Deny[1].Text = "[d]"
+	for _, test := range []struct {
+		name   string
+		tamper func(string) string
+		want   []string
+	}{
+		{"as asked", nil, nil},
+		{"a deny is forgotten", drop("--deny=", "secret"), []string{"leak by read", "closed but write", "deny not enforced"}},
+		{"a pattern is forgotten", drop("--deny=", "[d]"), []string{"leak by read", "closed but create"}},
+		{"a grant to read may write", func(a string) string { return strings.Replace(a, "--read=", "--write=", 1) }, []string{"read-only but write", "grants differ"}},
+		{"a grant is forgotten", drop("--read=", "/o"), []string{"over-closed read 2", "grants differ"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e.tamper = func(args []string) []string {
+				var out []string
+				for _, a := range args {
+					if test.tamper != nil {
+						a = test.tamper(a)
+					}
+					if a != "" {
+						out = append(out, a)
+					}
+				}
+				return out
+			}
+			v, err := e.run(&made)
+			if err != nil || v.refused != "" {
+				t.Fatal(err, v.refused)
+			}
+			if test.tamper == nil && len(v.findings) > 0 {
+				t.Errorf("found %q", v.findings)
+			}
+			for _, kind := range test.want {
+				if !slices.ContainsFunc(v.findings, func(f finding) bool { return f.Kind == kind }) {
+					t.Errorf("not seen: %s; seen: %q", kind, v.findings)
+				}
+			}
+		})
+	}
+}
+
+// drop leaves out the argument that begins and ends so.
+func drop(begin, end string) func(string) string {
+	return func(a string) string {
+		if strings.HasPrefix(a, begin) && strings.HasSuffix(a, end) {
+			return ""
+		}
+		return a
 	}
 }

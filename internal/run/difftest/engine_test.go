@@ -149,11 +149,17 @@ func (e *engine) build(t *trial) error {
 	return err
 }
 
-// args is the command line of a trial.
-func (t *trial) args(base, report string) []string {
+// args is the command line of a trial that is started in its working directory, or
+// elsewhere.
+func (t *trial) args(base, report string, elsewhere bool) []string {
 	args := []string{"run", "-q", "--report", report}
 	if t.Agent {
 		return append(args, "--agent", "x", "--", "difftest-probe")
+	}
+	if elsewhere && len(t.Write) == 0 {
+		for _, w := range t.writes() {
+			args = append(args, "--write="+base+"/"+w)
+		}
 	}
 	for _, l := range []struct {
 		flag  string
@@ -164,7 +170,9 @@ func (t *trial) args(base, report string) []string {
 		}
 	}
 	for _, d := range t.Deny {
-		if d.Glob {
+		if d.Glob && elsewhere {
+			args = append(args, "--deny="+base+"/"+escape(t.Cwd)+"/"+d.Text)
+		} else if d.Glob {
 			args = append(args, "--deny="+d.Text)
 		} else {
 			args = append(args, "--deny="+base+"/"+escape(d.Text))
@@ -238,11 +246,12 @@ type ending struct {
 }
 
 // sealed runs the probe in a trial's seal.
-func (e *engine) sealed(t *trial, req request) (ending, error) {
+func (e *engine) sealed(t *trial, o *oracle, req request) (ending, error) {
 	base := e.base(t)
 	report := e.dirs[t.Place] + "/report.json"
 	_ = os.Remove(report)
-	args := t.args(base, report)
+	elsewhere := !o.canRead(base + "/" + t.Cwd)
+	args := t.args(base, report, elsewhere)
 	if e.tamper != nil {
 		args = e.tamper(args)
 	}
@@ -253,6 +262,9 @@ func (e *engine) sealed(t *trial, req request) (ending, error) {
 	}
 	cmd := exec.Command(e.bourn, args...)
 	cmd.Dir = base + "/" + t.Cwd
+	if elsewhere {
+		cmd.Dir = "/"
+	}
 	cmd.Env = append(e.env(t), "PWD="+cmd.Dir)
 	cmd.SysProcAttr = e.credential()
 	var stdout, stderr bytes.Buffer

@@ -62,7 +62,7 @@ func generate(seed uint64, uid int, places []string) *trial {
 		g.entry()
 	}
 	g.request()
-	if false {
+	if r.IntN(8) == 0 {
 		g.moves()
 	}
 	return t
@@ -186,8 +186,24 @@ func (g *generator) request() {
 		}
 	}
 	g.stay()
+	if t.Agent { // what a profile refuses is the profile's own test
+		seen := map[string]bool{}
+		for _, d := range t.Deny {
+			seen[d.Text] = true
+		}
+		bad := func(p string) bool {
+			again := seen[p]
+			seen[p] = true
+			return again || strings.ContainsAny(p, "*\n")
+		}
+		t.Write, t.Read = slices.DeleteFunc(t.Write, bad), slices.DeleteFunc(t.Read, bad)
+		clear(seen)
+		t.Spawn = slices.DeleteFunc(t.Spawn, bad)
+	}
 	if t.Agent {
-		t.Exec = pick(r, []string{"any", "any", "allowlist", "none"})
+		if t.Exec = pick(r, []string{"any", "any", "allowlist", "none"}); t.Exec == "none" {
+			t.Spawn = nil
+		}
 	} else if len(t.Spawn) > 0 {
 		t.Exec = "allowlist"
 	}

@@ -154,12 +154,17 @@ func (o *oracle) guard() {
 			}
 		}
 	}
+	o.guarded = slices.DeleteFunc(o.guarded, func(at string) bool { return !underAny(at, o.writes) })
 	sort.Strings(o.guarded)
 }
 
-func (o *oracle) isClosed(real string) bool { return underAny(real, o.closed) || o.objects[o.object(real)] }
-func (o *oracle) granted(real string) bool  { return underAny(real, o.reads) || underAny(real, o.writes) }
-func (o *oracle) canRead(real string) bool  { return o.granted(real) && !o.isClosed(real) }
+func (o *oracle) isClosed(real string) bool {
+	return underAny(real, o.closed) || o.objects[o.object(real)]
+}
+func (o *oracle) granted(real string) bool {
+	return underAny(real, o.reads) || underAny(real, o.writes)
+}
+func (o *oracle) canRead(real string) bool { return o.granted(real) && !o.isClosed(real) }
 func (o *oracle) canWrite(real string) bool {
 	return underAny(real, o.writes) && !o.isClosed(real) && !underAny(real, o.guarded)
 }

@@ -14,11 +14,19 @@ type node struct {
 	Kind   string // dir, file, link, hard, fifo or sock
 	Target string // of a link: its text, "@" standing for the base; of a hard link: a path like Path
 	Mode   uint32
+	Token  string // what a file holds instead of its path, after it was moved
 }
 
 // content is what a file holds: the '#' that the probe writes again, a program that
 // does nothing, and a token that no other file has.
-func (n *node) content() string { return "#!/bin/true\n#token:" + n.Path + ":\n" }
+func (n *node) content() string { return "#!/bin/true\n#token:" + n.token() + ":\n" }
+
+func (n *node) token() string {
+	if n.Token != "" {
+		return n.Token
+	}
+	return n.Path
+}
 
 // tokenOf returns the path of the file whose content this is, or "".
 func tokenOf(content string) string {

@@ -18,28 +18,34 @@ import (
 
 // attacks are the operations on everything that is not simply a file.
 var attacks = map[string]operation{
-	"connect":  func(a []string) (string, error) { return connect(a[0], unix.SOCK_STREAM) },
-	"sendto":   func(a []string) (string, error) { return connect(a[0], unix.SOCK_DGRAM) },
-	"tcp":      func(a []string) (string, error) { return dial("tcp", a[0]) },
-	"udp":      func(a []string) (string, error) { return dial("udp", a[0]) },
-	"mptcp":    mptcp,
-	"resolve":  func(a []string) (string, error) { at, err := net.LookupHost(a[0]); return fmt.Sprint(at), err },
-	"socket":   func(a []string) (string, error) { return "", socket(number(a[0]), number(a[1]), number(a[2])) },
-	"kill":     func(a []string) (string, error) { return "", unix.Kill(number(a[0]), 0) },
-	"killall":  func(a []string) (string, error) { return "", unix.Kill(number(a[0]), unix.SIGKILL) },
-	"pidfd":    pidfd,
-	"ptrace":   ptrace,
-	"vmread":   vmread,
-	"mount":    func(a []string) (string, error) { return "", unix.Mount(a[0], a[1], "", unix.MS_BIND, "") },
-	"remount":  func(a []string) (string, error) { return "", unix.Mount("", a[0], "", unix.MS_REMOUNT|unix.MS_BIND, "") },
+	"connect": func(a []string) (string, error) { return connect(a[0], unix.SOCK_STREAM) },
+	"sendto":  func(a []string) (string, error) { return connect(a[0], unix.SOCK_DGRAM) },
+	"tcp":     func(a []string) (string, error) { return dial("tcp", a[0]) },
+	"udp":     func(a []string) (string, error) { return dial("udp", a[0]) },
+	"mptcp":   mptcp,
+	"resolve": func(a []string) (string, error) { at, err := net.LookupHost(a[0]); return fmt.Sprint(at), err },
+	"socket":  func(a []string) (string, error) { return "", socket(number(a[0]), number(a[1]), number(a[2])) },
+	"kill":    func(a []string) (string, error) { return "", unix.Kill(number(a[0]), 0) },
+	"killall": func(a []string) (string, error) { return "", unix.Kill(number(a[0]), unix.SIGKILL) },
+	"pidfd":   pidfd,
+	"ptrace":  ptrace,
+	"vmread":  vmread,
+	"mount":   func(a []string) (string, error) { return "", unix.Mount(a[0], a[1], "", unix.MS_BIND, "") },
+	"remount": func(a []string) (string, error) {
+		return "", unix.Mount("", a[0], "", unix.MS_REMOUNT|unix.MS_BIND, "")
+	},
 	"tmpfs":    func(a []string) (string, error) { return "", unix.Mount("none", a[0], "tmpfs", 0, "") },
 	"umount":   func(a []string) (string, error) { return "", unix.Unmount(a[0], unix.MNT_DETACH) },
 	"opentree": openTree,
 	"fsopen":   func(a []string) (string, error) { _, err := unix.Fsopen(a[0], 0); return "", err },
 	"chroot":   func(a []string) (string, error) { return "", unix.Chroot(a[0]) },
 	"pivot":    func(a []string) (string, error) { return "", unix.PivotRoot(a[0], a[0]) },
-	"mknod":    func(a []string) (string, error) { return "", unix.Mknod(a[0], unix.S_IFBLK|0o666, int(unix.Mkdev(8, 0))) },
-	"mkchar":   func(a []string) (string, error) { return "", unix.Mknod(a[0], unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))) },
+	"mknod": func(a []string) (string, error) {
+		return "", unix.Mknod(a[0], unix.S_IFBLK|0o666, int(unix.Mkdev(8, 0)))
+	},
+	"mkchar": func(a []string) (string, error) {
+		return "", unix.Mknod(a[0], unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
+	},
 	"unshare":  unshare,
 	"clone":    cloneFlags,
 	"clone3":   func([]string) (string, error) { return "", raw(unix.SYS_CLONE3, 0, 0) },
@@ -68,8 +74,10 @@ var attacks = map[string]operation{
 	"pids":     pids,
 	"tty":      func([]string) (string, error) { return os.Readlink("/proc/self/fd/0") },
 	"nested":   nested,
-	"ids":      func([]string) (string, error) { return fmt.Sprint(os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid()), nil },
-	"ns":       func(a []string) (string, error) { return os.Readlink("/proc/self/ns/" + a[0]) },
+	"ids": func([]string) (string, error) {
+		return fmt.Sprint(os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid()), nil
+	},
+	"ns": func(a []string) (string, error) { return os.Readlink("/proc/self/ns/" + a[0]) },
 }
 
 func number(s string) int { n, _ := strconv.Atoi(s); return n }

@@ -23,12 +23,14 @@ func init() {
 		"openr":    func(a []string) (string, error) { return "", openOnly(a[0], unix.O_RDONLY|unix.O_NONBLOCK) },
 		"write":    func(a []string) (string, error) { return "", writeTo(a[0], a[1], unix.O_WRONLY) },
 		"append":   func(a []string) (string, error) { return "", writeTo(a[0], a[1], unix.O_WRONLY|unix.O_APPEND) },
-		"create":   func(a []string) (string, error) { return "", writeTo(a[0], a[1], unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) },
-		"trunc":    func(a []string) (string, error) { return "", unix.Truncate(a[0], 0) },
-		"list":     list,
-		"unlink":   func(a []string) (string, error) { return "", unix.Unlink(a[0]) },
-		"rmdir":    func(a []string) (string, error) { return "", unix.Rmdir(a[0]) },
-		"rename":   func(a []string) (string, error) { return "", unix.Rename(a[0], a[1]) },
+		"create": func(a []string) (string, error) {
+			return "", writeTo(a[0], a[1], unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+		},
+		"trunc":  func(a []string) (string, error) { return "", unix.Truncate(a[0], 0) },
+		"list":   list,
+		"unlink": func(a []string) (string, error) { return "", unix.Unlink(a[0]) },
+		"rmdir":  func(a []string) (string, error) { return "", unix.Rmdir(a[0]) },
+		"rename": func(a []string) (string, error) { return "", unix.Rename(a[0], a[1]) },
 		"exchange": func(a []string) (string, error) {
 			return "", unix.Renameat2(unix.AT_FDCWD, a[0], unix.AT_FDCWD, a[1], unix.RENAME_EXCHANGE)
 		},
@@ -219,8 +221,7 @@ func fds([]string) (string, error) {
 	return strings.Join(open, " "), nil
 }
 
-// hunt looks through everything that can be reached from the given roots for a text,
-// which is given backwards so that it does not find its own command line.
+// hunt looks through everything below a root, and in processes, for a text, which is given backwards so that it does not find its own command line.
 func hunt(a []string) (string, error) {
 	word := []byte(a[0])
 	for i, j := 0, len(word)-1; i < j; i, j = i+1, j-1 {
@@ -233,11 +234,15 @@ func hunt(a []string) (string, error) {
 			found = append(found, path)
 		}
 	}
-	_ = filepath.WalkDir("/", func(path string, d os.DirEntry, err error) error {
+	root := a[1]
+	if root == "" {
+		root = "/"
+	}
+	_ = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return nil
-		case d.IsDir() && (path == "/proc" || path == "/usr" || path == "/dev" || strings.HasPrefix(path, "/root/")):
+		case d.IsDir() && (path == "/proc" || path == "/usr" || path == "/dev" || path == "/sys" || strings.HasPrefix(path, "/root/")):
 			return filepath.SkipDir
 		case strings.Contains(path, want):
 			found = append(found, path)

@@ -449,6 +449,9 @@ func try(o op) (r result) {
 		r.Errno = number(err)
 	case "move": // for good
 		r.Errno = number(unix.Renameat(t.dir, t.name, unix.AT_FDCWD, o.Arg))
+	case "put": // a decoy, for good
+		_ = os.MkdirAll(path.Dir(o.Path), 0o755)
+		r.Errno = number(os.WriteFile(o.Path, []byte("#decoy"), 0o644))
 	case "unlock":
 		return unlock(o, t)
 	case "connect":
