@@ -34,8 +34,9 @@ var dependencies = []dependency{
 	{"internal/launch/terminal", 3, "", "golang.org/x/sys/unix"},
 	{"internal/launch", 4, ". internal/launch/terminal internal/policy internal/sandbox/landlock internal/sandbox/namespace internal/sandbox/seccomp", "github.com/bmatcuk/doublestar/v4 golang.org/x/sys/unix"},
 	{"internal/run/runtest", 6, "", ""},
-	{"internal/run", 7, ". internal/launch internal/policy internal/profile internal/sandbox", "github.com/rogpeppe/go-internal/lockedfile"},
-	{"internal/cli", 8, ". internal/launch internal/policy internal/run", "github.com/spf13/cobra"},
+	{"internal/run", 7, ". internal/launch internal/policy internal/profile internal/sandbox internal/sandbox/landlock internal/sandbox/survey", "github.com/rogpeppe/go-internal/lockedfile"},
+	{"internal/run/difftest", 8, "", ""},
+	{"internal/cli", 8, ". internal/launch internal/policy internal/profile internal/run", "github.com/spf13/cobra"},
 	{"cmd/bourn", 9, "internal/cli internal/launch", ""},
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -60,7 +61,7 @@ func (a *app) confirm(name bourn.AgentName) error {
 	}
 	fmt.Fprintf(a.Stderr, "This deletes %s with everything in %s.\nType its name to go on: ",
 		title(name), bourn.Printable(a.home.HomePath(name)))
-	line, err := bufio.NewReader(a.Stdin).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(a.Stdin, 256)).ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != string(name) {
 		return fmt.Errorf("%w: %s is not deleted: its name was not typed", bourn.ErrDenied, title(name))
 	}

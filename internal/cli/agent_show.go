@@ -118,7 +118,9 @@ func (a *app) listedReport(name bourn.AgentName) (run.Report, error) {
 	if r.Sandbox.State != policy.StateNotRunning && r.Drift {
 		if _, _, err := a.home.Profile(name); err != nil {
 			a.say("the profile cannot be used as it is now, and the agent would not start:")
-			a.say("%v", err)
+			for line := range strings.Lines(err.Error()) {
+				a.say("%s", strings.TrimSuffix(line, "\n"))
+			}
 		}
 	}
 	return r, nil

@@ -38,6 +38,8 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeAll(t, root) })
+	seals := canSeal(t)
+	t.Run("seals", func(t *testing.T) { runtest.Need(t, "userns", seals) })
 	testscript.Run(t, testscript.Params{
 		Dir:         dir,
 		WorkdirRoot: root,
@@ -50,8 +52,8 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o755)
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
-				return os.Getuid() == 0, nil
+			if cond == "seals" {
+				return seals, nil
 			}
 			return false, errors.New("unknown condition")
 		},
@@ -62,6 +64,12 @@ func TestScripts(t *testing.T) {
 			"jsonkeys": jsonKeys,
 		},
 	})
+}
+
+// canSeal reports whether a run can be sealed on this host.
+func canSeal(t *testing.T) bool {
+	u := runtest.NewUser(t, os.Getuid())
+	return u.Sh("true").Status == 0
 }
 
 // TestScriptsAsOrdinaryUser runs the same scripts as a user who is not root, where the
@@ -84,7 +92,8 @@ func TestScriptsAsOrdinaryUser(t *testing.T) {
 		copyFile(t, name, filepath.Join(scripts, filepath.Base(name)))
 	}
 	cmd := u.Command(ctx, "/proc/self/exe", "-test.run=^TestScripts$", "-test.parallel=2")
-	cmd.Env = append(cmd.Env, "TMPDIR="+u.Dir, "BOURN_TEST_BINARY="+filepath.Join(bin, "bourn"), scriptsDir+"="+scripts)
+	cmd.Env = append(cmd.Env, "TMPDIR="+u.Dir, "BOURN_TEST_BINARY="+filepath.Join(bin, "bourn"), scriptsDir+"="+scripts,
+		"BOURN_TEST_NEED="+os.Getenv("BOURN_TEST_NEED"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("as uid %d: %v\n%s", u.UID, err, out)
 	}

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"os"
-	"os/signal"
 	"syscall"
 )
 
@@ -11,7 +10,7 @@ import (
 func Die(number int) {
 	sig := syscall.Signal(number)
 	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
-	signal.Reset(sig)
+	resetSignal(number)
 	_ = syscall.Kill(syscall.Getpid(), sig)
 	os.Exit(128 + number)
 }

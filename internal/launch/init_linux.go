@@ -148,6 +148,10 @@ func listenGate() (int, error) {
 
 // supervise seals, starts and outlives the command.
 func (c *child) supervise() error {
+	var watch *watcher
+	if len(c.order.Plan.Watches) > 0 {
+		watch = newWatcher(c)
+	}
 	// The main thread stays pid 1's own: what seals must be another one, and no other
 	// goroutine may ever run on it.
 	runtime.LockOSThread()
@@ -171,8 +175,8 @@ func (c *child) supervise() error {
 	if c.terminal != nil {
 		unix.Close(c.terminal.slave)
 	}
-	if len(c.order.Plan.Watches) > 0 {
-		go newWatcher(c).run()
+	if watch != nil {
+		go watch.run()
 	}
 	go c.obey()
 	return c.reap()

@@ -21,120 +21,126 @@ import (
 // below it, and a denied path that did not exist may appear. It is a repair, not a
 // prevention; between the change and the repair lie a few milliseconds.
 //
+// It works with descriptors of the directories, so that a directory which is renamed
+// inside stays watched under its new name.
+//
 // For the first second it looks by itself, then it asks inotify: an inotify instance
 // costs its process some 15 ms when it ends (the kernel waits for a grace period,
 // fsnotify_wait_marks_destroyed), which a short command should not pay.
 type watcher struct {
-	fd      int
+	inotify int
 	tree    *namespace.Tree
 	notice  func(Notice)
-	watches []policy.Watch
-	dirs    map[int32]*watchedDir
-	byPath  map[string]*watchedDir
-	said    map[Notice]bool // errors that were told already
+	wanted  map[string]map[string]policy.Watch // by directory and name, as the plan has them
+	pattern []policy.Watch
+
+	dirs   []*watchedDir
+	byPath map[string]*watchedDir // the newest directory at a path
+	byWD   map[int32]*watchedDir
+	said   map[Notice]bool // errors that were told already
+}
+
+// A watchedDir is one directory and what is expected in it.
+type watchedDir struct {
+	fd       int
+	dev, ino uint64
+	path     string                  // as it was when it was opened
+	names    map[string]policy.Watch // what is closed in it
+	ways     map[string]bool         // directories on the way to one that is wanted
+	patterns []policy.Watch
 }
 
 const (
 	lookFor   = time.Second
 	lookEvery = 5 * time.Millisecond // at least; a look may take a twentieth of the time
+
+	watchEvents = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ONLYDIR
+	// maxWatchedDirs bounds what a pattern may add while the run goes on.
+	maxWatchedDirs = 8192
+	// highFD is where descriptors of watched directories are put, so that a low limit on
+	// open files leaves the child numbers to work with.
+	highFD = 512
 )
 
-// A watchedDir is one directory and what is expected in it.
-type watchedDir struct {
-	path     string
-	names    map[string]policy.Watch
-	ways     map[string][]policy.Watch // a missing directory on the way to a watch
-	patterns []policy.Watch
-}
-
-const watchEvents = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ONLYDIR
-
-// maxWatchedDirs bounds what a pattern may add while the run goes on.
-const maxWatchedDirs = 8192
-
+// newWatcher opens what is watched. It is called before limits are set.
 func newWatcher(c *child) *watcher {
-	return &watcher{tree: c.tree, notice: c.notice, watches: c.order.Plan.Watches,
-		dirs: map[int32]*watchedDir{}, byPath: map[string]*watchedDir{}, said: map[Notice]bool{}}
-}
-
-// look renews what has to be renewed, by name.
-func (w *watcher) look() {
-	for _, wa := range w.watches {
-		if wa.Pattern == "" {
-			w.renew(path.Join(wa.Dir, wa.Name), wa)
-		}
-	}
-}
-
-// armAll watches for every name and pattern, and finds what appeared before.
-func (w *watcher) armAll() error {
-	var err error
-	if w.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
-		return err
-	}
-	for _, wa := range w.watches {
-		if wa.Pattern == "" {
-			if err := w.arm(wa); err != nil {
-				w.notice(Notice{Path: path.Join(wa.Dir, wa.Name), Item: wa.Item, Error: fmt.Sprintf("cannot watch: %v", err)})
-			}
+	w := &watcher{inotify: -1, tree: c.tree, notice: c.notice, wanted: map[string]map[string]policy.Watch{},
+		byPath: map[string]*watchedDir{}, byWD: map[int32]*watchedDir{}, said: map[Notice]bool{}}
+	for _, wa := range c.order.Plan.Watches {
+		if wa.Pattern != "" {
+			w.pattern = append(w.pattern, wa)
 			continue
 		}
-		if d, err := w.add(wa.Dir); err == nil {
-			d.patterns = append(d.patterns, wa)
+		if w.wanted[wa.Dir] == nil {
+			w.wanted[wa.Dir] = map[string]policy.Watch{}
 		}
+		w.wanted[wa.Dir][wa.Name] = wa
 	}
-	w.look()
-	for _, d := range w.byPath {
-		if len(d.patterns) > 0 {
-			w.list(d.path, d.patterns)
-		}
+	for dir := range w.wanted {
+		w.arm(dir)
 	}
-	return nil
+	return w
 }
 
-// arm watches for one name, or for the first missing directory on the way to it.
-func (w *watcher) arm(wa policy.Watch) error {
-	dir := wa.Dir
-	for {
-		d, err := w.add(dir)
-		if err == nil {
-			if dir == wa.Dir {
-				d.names[wa.Name] = wa
-			} else {
-				next := strings.SplitN(strings.TrimPrefix(strings.TrimPrefix(wa.Dir, dir), "/"), "/", 2)[0]
-				d.ways[next] = append(d.ways[next], wa)
-			}
-			return nil
+// arm opens a wanted directory if it is there, and those on the way to it: each of them
+// may be made, or renamed away and made anew, while the run goes on.
+func (w *watcher) arm(dir string) {
+	d, err := w.add(dir)
+	switch {
+	case err == nil:
+		d.names = w.wanted[dir]
+	case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP):
+		w.tell(Notice{Path: dir, Item: -1, Error: fmt.Sprintf("cannot watch: %v", err)})
+	}
+	for at := dir; at != "/"; {
+		name := path.Base(at)
+		at = path.Dir(at)
+		if up, err := w.add(at); err == nil {
+			up.ways[name] = true
 		}
-		if !errors.Is(err, unix.ENOENT) || dir == "/" {
-			return err
-		}
-		dir = path.Dir(dir)
 	}
 }
 
-// add starts watching a directory, through no symlink.
+// add opens the directory that stands at a path now, through no symlink.
 func (w *watcher) add(dir string) (*watchedDir, error) {
-	if d := w.byPath[dir]; d != nil {
-		return d, nil
-	}
 	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
-	wd, err := unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(fd), watchEvents)
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
 		return nil, err
 	}
-	d := w.dirs[int32(wd)]
-	if d == nil {
-		d = &watchedDir{path: dir, names: map[string]policy.Watch{}, ways: map[string][]policy.Watch{}}
-		w.dirs[int32(wd)] = d
+	if d := w.byPath[dir]; d != nil && d.dev == st.Dev && d.ino == st.Ino {
+		unix.Close(fd)
+		return d, nil
 	}
+	if len(w.dirs) >= maxWatchedDirs {
+		unix.Close(fd)
+		return nil, unix.ENOSPC
+	}
+	if high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD); err == nil {
+		unix.Close(fd)
+		fd = high
+	}
+	d := &watchedDir{fd: fd, dev: st.Dev, ino: st.Ino, path: dir, ways: map[string]bool{}}
+	w.dirs = append(w.dirs, d)
 	w.byPath[dir] = d
+	if w.inotify >= 0 {
+		return d, w.subscribe(d)
+	}
 	return d, nil
+}
+
+func (w *watcher) subscribe(d *watchedDir) error {
+	wd, err := unix.InotifyAddWatch(w.inotify, "/proc/self/fd/"+strconv.Itoa(d.fd), watchEvents)
+	if err != nil {
+		return err
+	}
+	w.byWD[int32(wd)] = d
+	return nil
 }
 
 // run looks, then handles events, until pid 1 ends.
@@ -144,18 +150,18 @@ func (w *watcher) run() {
 		w.look()
 		time.Sleep(max(lookEvery, 20*time.Since(at)))
 	}
-	if err := w.armAll(); err != nil {
-		w.notice(Notice{Item: -1, Error: fmt.Sprintf("cannot watch denied paths: %v", err)})
+	if err := w.subscribeAll(); err != nil {
+		w.tell(Notice{Item: -1, Error: fmt.Sprintf("cannot watch denied paths: %v", err)})
 		return
 	}
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := unix.Read(w.fd, buf)
+		n, err := unix.Read(w.inotify, buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			w.notice(Notice{Item: -1, Error: fmt.Sprintf("cannot watch denied paths any longer: %v", err)})
+			w.tell(Notice{Item: -1, Error: fmt.Sprintf("cannot watch denied paths any longer: %v", err)})
 			return
 		}
 		for b := buf[:n]; len(b) >= unix.SizeofInotifyEvent; {
@@ -167,86 +173,117 @@ func (w *watcher) run() {
 	}
 }
 
-func (w *watcher) event(wd int32, mask uint32, name string) {
-	if mask&unix.IN_Q_OVERFLOW != 0 {
-		for _, d := range w.dirs {
-			for _, wa := range d.names {
-				w.renew(path.Join(wa.Dir, wa.Name), wa)
-			}
+// look renews what has to be renewed, in the directories that are watched and in those
+// that stand at their paths now.
+func (w *watcher) look() {
+	for dir := range w.wanted {
+		if d, err := w.add(dir); err == nil && d.names == nil {
+			w.arm(dir)
 		}
-		return
 	}
-	d := w.dirs[wd]
+	for _, d := range w.dirs {
+		for name, wa := range d.names {
+			w.renew(d, name, wa)
+		}
+	}
+}
+
+// subscribeAll asks for events and then finds what appeared before them.
+func (w *watcher) subscribeAll() error {
+	var err error
+	if w.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
+		return err
+	}
+	for _, d := range w.dirs {
+		if err := w.subscribe(d); err != nil {
+			return err
+		}
+	}
+	for _, wa := range w.pattern {
+		if d, err := w.add(wa.Dir); err == nil {
+			d.patterns = append(d.patterns, wa)
+		}
+	}
+	w.look()
+	for i := 0; i < len(w.dirs); i++ { // handling one may add others
+		if d := w.dirs[i]; len(d.patterns) > 0 {
+			w.list(d)
+		}
+	}
+	return nil
+}
+
+func (w *watcher) event(wd int32, mask uint32, name string) {
+	d := w.byWD[wd]
+	if mask&unix.IN_Q_OVERFLOW != 0 || d != nil && d.ways[name] {
+		w.look()
+	}
 	if d == nil {
 		return
 	}
 	if wa, ok := d.names[name]; ok {
-		w.renew(path.Join(wa.Dir, wa.Name), wa)
-	}
-	if ways, ok := d.ways[name]; ok {
-		delete(d.ways, name)
-		for _, wa := range ways {
-			if w.arm(wa) == nil {
-				w.renew(path.Join(wa.Dir, wa.Name), wa)
-			}
-		}
+		w.renew(d, name, wa)
 	}
 	if len(d.patterns) > 0 {
-		w.appeared(path.Join(d.path, name), d.patterns, mask&unix.IN_ISDIR != 0)
+		w.appeared(d, name, mask&unix.IN_ISDIR != 0)
 	}
 }
 
 // appeared masks a new object that a pattern matches, and looks into a new directory.
-func (w *watcher) appeared(at string, patterns []policy.Watch, dir bool) {
-	for _, wa := range patterns {
+func (w *watcher) appeared(d *watchedDir, name string, dir bool) {
+	at := path.Join(d.path, name)
+	for _, wa := range d.patterns {
 		if ok, _ := doublestar.Match(wa.Pattern, at); ok {
-			w.renew(at, wa)
+			w.renew(d, name, wa)
 			return
 		}
 	}
-	if !dir || len(w.dirs) >= maxWatchedDirs {
+	if !dir {
 		return
 	}
-	d, err := w.add(at)
-	if err != nil {
-		return
+	if sub, err := w.add(at); err == nil && len(sub.patterns) == 0 {
+		sub.patterns = d.patterns
+		w.list(sub)
 	}
-	d.patterns = patterns
-	w.list(at, patterns)
 }
 
 // list handles what stands in a directory already.
-func (w *watcher) list(dir string, patterns []policy.Watch) {
-	entries, err := os.ReadDir(dir)
+func (w *watcher) list(d *watchedDir) {
+	entries, err := os.ReadDir("/proc/self/fd/" + strconv.Itoa(d.fd))
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		at := path.Join(dir, e.Name())
-		if e.IsDir() && w.byPath[at] != nil {
-			continue // it is handled by itself
-		}
-		w.appeared(at, patterns, e.IsDir())
+		w.appeared(d, e.Name(), e.IsDir())
 	}
 }
 
-// renew closes what stands at a path now, unless its mask is still in place.
-func (w *watcher) renew(at string, wa policy.Watch) {
+// renew closes what stands at a name now, unless its mask is still in place.
+func (w *watcher) renew(d *watchedDir, name string, wa policy.Watch) {
 	var err error
 	if wa.Guard {
-		err = w.tree.Reguard(at)
+		err = w.tree.Reguard(d.fd, name)
 	} else {
-		err = w.tree.Remask(at, wa.Empty)
+		err = w.tree.Remask(d.fd, name, wa.Empty)
 	}
+	n := Notice{Path: path.Join(d.path, name), Item: wa.Item}
 	switch {
 	case err == nil:
-		w.notice(Notice{Path: at, Item: wa.Item})
+		w.notice(n)
 	case errors.Is(err, namespace.ErrInPlace), errors.Is(err, unix.ENOENT):
+	case errors.Is(err, unix.ELOOP):
+		n.Error = "is a symlink now, and a symlink cannot be closed"
+		w.tell(n)
 	default:
-		n := Notice{Path: at, Item: wa.Item, Error: err.Error()}
-		if !w.said[n] && len(w.said) < maxWatchedDirs {
-			w.said[n] = true
-			w.notice(n)
-		}
+		n.Error = err.Error()
+		w.tell(n)
+	}
+}
+
+// tell sends a notice of an error once.
+func (w *watcher) tell(n Notice) {
+	if !w.said[n] && len(w.said) < maxWatchedDirs {
+		w.said[n] = true
+		w.notice(n)
 	}
 }

@@ -183,7 +183,7 @@ func (c *compiler) refusal(g Grant) string {
 		return reason
 	}
 	for _, d := range c.req.Denies {
-		if p, ok := d.closes(g.Real); ok {
+		if p, ok := d.Closes(g.Real); ok {
 			return "denied by " + p
 		}
 	}
@@ -199,8 +199,8 @@ func (req *Request) Refusal(kind Kind, real string) string {
 	return Broad(real, req.Homes)
 }
 
-// closes reports whether p lies under something that d denies, and what that is.
-func (d *Deny) closes(p string) (string, bool) {
+// Closes reports whether p lies under something that d denies, and what that is.
+func (d *Deny) Closes(p string) (string, bool) {
 	if !d.Glob || d.Exists {
 		for _, at := range []string{d.Place.Path, d.Real} {
 			if at != "" && under(p, at) {

@@ -35,6 +35,9 @@ func (p *Plan) Explain(op Operation, target string) Answer {
 	switch op {
 	case OpConnect:
 		a.Item = p.find(KindDefault, "network: ")
+		if path.IsAbs(target) { // a unix socket
+			allowed, a.Item = p.judge(op, path.Clean(target))
+		}
 	case OpRead, OpWrite, OpExec:
 		allowed, a.Item = p.judge(op, path.Clean(target))
 	}
@@ -47,6 +50,9 @@ func (p *Plan) Explain(op Operation, target string) Answer {
 // judge decides one operation on one path, outermost rule first: masks, guards, then
 // the view with the longest path.
 func (p *Plan) judge(op Operation, at string) (bool, *Item) {
+	if it := p.socket(op, at); it != nil {
+		return true, it
+	}
 	for i := range p.Masks {
 		if under(at, p.Masks[i].Path) {
 			return false, p.item(p.Masks[i].Item)
@@ -73,7 +79,7 @@ func (p *Plan) judge(op Operation, at string) (bool, *Item) {
 		decides = system
 	}
 	switch op {
-	case OpRead:
+	case OpRead, OpConnect:
 		return true, decides
 	case OpWrite:
 		if !view.Write && view.Item < 0 {
@@ -87,9 +93,18 @@ func (p *Plan) judge(op Operation, at string) (bool, *Item) {
 		if it := p.find(KindDefault, "execution "); it != nil {
 			decides = it
 		}
-	case OpConnect:
 	}
 	return false, decides
+}
+
+// socket returns the item of a listed socket that may be connected to.
+func (p *Plan) socket(op Operation, at string) *Item {
+	for i, it := range p.Items {
+		if op == OpConnect && it.Kind == KindUnix && it.Target == at && it.Fate == Enforced {
+			return &p.Items[i]
+		}
+	}
+	return nil
 }
 
 // judgeOwn decides for what every run has of its own: the root, /etc's named files,

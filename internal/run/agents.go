@@ -69,6 +69,9 @@ func (h *Home) newProfile(n NewAgent) ([]byte, error) {
 	var denies []string
 	var parsed []profile.Deny
 	for _, typed := range n.Deny {
+		if _, err := h.absolute(typed, n.Cwd); err != nil {
+			return nil, err
+		}
 		entry := h.denyEntry(typed, n.Cwd)
 		denies = addOnce(denies, entry.text)
 		parsed = append(parsed, profile.Deny{Path: profile.Path{Text: entry.text}, Glob: entry.glob})

@@ -114,7 +114,6 @@ func (c chore) do(t *testing.T, u *runtest.User) {
 		t.Errorf("outside it prints %q, want %q", out.Out, c.want)
 	}
 	if c.loose {
-		in.Left, out.Left = nil, nil
 		if in.Status == out.Status && in.Out == out.Out {
 			in.Err, out.Err = "", ""
 		}
@@ -137,7 +136,11 @@ func (c chore) prepare(t *testing.T, u *runtest.User) {
 func (c chore) perform(t *testing.T, u *runtest.User, name string, args ...string) outcome {
 	t.Helper()
 	r := u.Do(name, args...)
-	return outcome{Status: r.Status, Signal: r.Signal, Out: r.Out, Err: r.Err, Left: left(t, u.Work)}
+	o := outcome{Status: r.Status, Signal: r.Signal, Out: r.Out, Err: r.Err}
+	if !c.loose {
+		o.Left = left(t, u.Work)
+	}
+	return o
 }
 
 // left describes what stands below a directory, but for the insides of repositories.
@@ -192,3 +195,6 @@ func in(u *runtest.User, dir, name string, args ...string) runtest.Result {
 	cmd.Env = append(cmd.Env, "PWD="+dir)
 	return u.Wait(cmd)
 }
+
+// chmodX makes a file executable for everyone.
+func chmodX(path string) error { return os.Chmod(path, 0o755) }

@@ -8,6 +8,7 @@ import (
 	"bourn"
 	"bourn/internal/policy"
 	"bourn/internal/profile"
+	"bourn/internal/sandbox/survey"
 )
 
 // An Entry is one line of a profile.
@@ -118,33 +119,41 @@ func (e *editing) over(list []profile.Path, real string) string {
 // or execute (KindSpawnDir). The profile gets its real path. A path that the list has
 // already changes nothing. A path that cannot be granted is an error with the reason.
 func (h *Home) Allow(name bourn.AgentName, kind policy.Kind, typed, cwd string) (Change, error) {
+	add := map[policy.Kind]func(*editing, policy.Grant) error{
+		policy.KindRead: (*editing).allowRead, policy.KindWrite: (*editing).allowWrite, policy.KindSpawnDir: (*editing).allowSpawn,
+	}[kind]
+	if add == nil {
+		return Change{}, fmt.Errorf("%w: %s is nothing that a path can be granted for", bourn.ErrInvalid, kind)
+	}
 	return h.edit(name, func(e *editing) error {
 		g, err := h.grantable(wish{agent: name, kind: kind, typed: typed, cwd: cwd, denies: e.profile.Filesystem.Deny})
 		if err != nil {
 			return err
 		}
 		e.change.Path = g.Real
-		files := e.profile.Filesystem
-		switch kind {
-		case policy.KindRead:
-			switch writes := e.over(files.Write, g.Real); {
-			case e.in(files.Read, g.Real), writes == g.Real:
-				return nil
-			case writes != "":
-				e.note("it lies in %s, which is granted for writing, and stays writable", bourn.Printable(writes))
-			}
-			return e.add(profile.ReadList, g.Real)
-		case policy.KindWrite:
-			if e.in(files.Write, g.Real) {
-				return nil
-			}
-			if !g.Dir {
-				e.note("a program that replaces this file by renaming another over it will fail (EBUSY): then grant its directory instead")
-			}
-			return e.add(profile.WriteList, g.Real)
-		}
-		return e.allowSpawn(g)
+		return add(e, g)
 	})
+}
+
+func (e *editing) allowRead(g policy.Grant) error {
+	files := e.profile.Filesystem
+	switch writes := e.over(files.Write, g.Real); {
+	case e.in(files.Read, g.Real), e.in(files.Write, g.Real):
+		return nil
+	case writes != "":
+		e.note("it lies in %s, which is granted for writing, and stays writable", bourn.Printable(writes))
+	}
+	return e.add(profile.ReadList, g.Real)
+}
+
+func (e *editing) allowWrite(g policy.Grant) error {
+	if e.in(e.profile.Filesystem.Write, g.Real) {
+		return nil
+	}
+	if !g.Dir {
+		e.note("a program that replaces this file by renaming another over it will fail (EBUSY): then grant its directory instead")
+	}
+	return e.add(profile.WriteList, g.Real)
 }
 
 // allowSpawn adds a spawn dir, which must also be readable or writable.
@@ -176,16 +185,27 @@ func (h *Home) Deny(name bourn.AgentName, typed, cwd string) (Change, error) {
 		}
 		entry := h.denyEntry(typed, cwd)
 		e.change.Path = entry.text
-		if !entry.glob {
-			if err := e.denyPath(entry); err != nil {
-				return err
-			}
+		check := e.denyPath
+		if entry.glob {
+			check = e.denyPattern
+		}
+		if err := check(entry); err != nil {
+			return err
 		}
 		if slices.ContainsFunc(e.profile.Filesystem.Deny, func(d profile.Deny) bool { return e.sameDeny(d, entry) }) {
 			return nil
 		}
 		return e.add(profile.DenyList, entry.text)
 	})
+}
+
+// denyPattern refuses a pattern that could not be searched for: with it in the profile
+// nothing would start.
+func (e *editing) denyPattern(entry denial) error {
+	if _, err := survey.ParsePattern(e.home.expand(entry.text)); err != nil {
+		return fmt.Errorf("%w: %w", bourn.ErrInvalid, err)
+	}
+	return nil
 }
 
 // denyPath refuses to deny what is granted by exactly that name, and says what else the

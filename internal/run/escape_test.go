@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -353,5 +352,3 @@ func TestGateGivesNothing(t *testing.T) {
 		}
 	})
 }
-
-var _ = exec.Command

@@ -10,6 +10,7 @@ import (
 
 	"bourn"
 	"bourn/internal/policy"
+	"bourn/internal/sandbox/survey"
 )
 
 // An Explanation is an answer and what a person can do about it.
@@ -25,11 +26,14 @@ type Explanation struct {
 // path, for exec also the name of a program, for connect a host or a socket. Symlinks are
 // resolved on the host first.
 func (p *Prepared) Explain(op policy.Operation, typed string) (Explanation, error) {
-	target, err := p.target(op, typed)
+	target, unresolved, err := p.target(op, typed)
 	if err != nil {
 		return Explanation{}, err
 	}
 	e := Explanation{Answer: p.Plan.Explain(op, target)}
+	if unresolved != nil {
+		e.Notes = append(e.Notes, "the answer is for the path as it is written: "+unresolved.Error())
+	}
 	e.Agent, e.Target = string(p.Options.Agent), typed
 	if op == policy.OpConnect {
 		return e, nil
@@ -42,18 +46,26 @@ func (p *Prepared) Explain(op policy.Operation, typed string) (Explanation, erro
 	return e, nil
 }
 
-func (p *Prepared) target(op policy.Operation, typed string) (string, error) {
+// target returns what a question is about. Where a person may not look, the path is taken
+// as it is written, and unresolved says why.
+func (p *Prepared) target(op policy.Operation, typed string) (target string, unresolved, err error) {
 	switch {
 	case op == policy.OpConnect && !strings.HasPrefix(typed, "/"):
-		return typed, nil
+		return typed, nil, nil
 	case op == policy.OpExec && typed != "" && !strings.Contains(typed, "/"):
-		at, err := p.program(typed)
-		if err != nil {
-			return "", err
+		if typed, err = p.program(typed); err != nil {
+			return "", nil, err
 		}
-		typed = at
 	}
-	return p.home.Resolve(typed, p.Options.Cwd)
+	at, err := p.home.absolute(typed, p.Options.Cwd)
+	if err != nil {
+		return "", nil, err
+	}
+	r, unresolved := survey.Resolve(at)
+	if unresolved != nil {
+		return filepath.Clean(at), unresolved, nil
+	}
+	return r.Real, nil, nil
 }
 
 // program finds a program by its name in PATH.
@@ -94,15 +106,13 @@ func (p *Prepared) notTheHosts(e *Explanation) {
 func (p *Prepared) closer(at string) *policy.Item {
 	var rest *policy.Item
 	for i := range p.Plan.Items {
-		switch it := &p.Plan.Items[i]; it.Kind {
-		case policy.KindDeny, policy.KindProtect:
-			if it.Fate != policy.Dropped && policy.Under(at, it.Target) {
-				return it
-			}
-		case policy.KindDefault:
-			if strings.HasPrefix(it.Target, "files: ") {
-				rest = it
-			}
+		it := &p.Plan.Items[i]
+		closes := it.Kind == policy.KindDeny || it.Kind == policy.KindProtect
+		if closes && it.Fate != policy.Dropped && policy.Under(at, it.Target) {
+			return it
+		}
+		if it.Kind == policy.KindDefault && strings.HasPrefix(it.Target, "files: ") {
+			rest = it
 		}
 	}
 	return rest

@@ -3,12 +3,14 @@ package run
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"path"
 	"strings"
 	"time"
 
+	"bourn"
 	"bourn/internal/policy"
 )
 
@@ -165,12 +167,28 @@ type gateError struct{ text string }
 
 func (e *gateError) Error() string { return "the gate refused: " + e.text }
 
-// shellQuote returns s as one word of a shell command.
+// shellQuote returns s as one word of a shell command. What a terminal could act on
+// becomes $'\xHH', which bash, zsh and ksh know.
 func shellQuote(s string) string {
-	if s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./~+=:@%,", r))
-	}) < 0 {
-		return s
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./~+=:@%,", r)
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	switch {
+	case s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0:
+		return s
+	case bourn.Printable(s) == s:
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\'' || c == '\\':
+			b.WriteString(`\` + string(c))
+		case c < 0x20 || c > 0x7e:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "$'" + b.String() + "'"
 }

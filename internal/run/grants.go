@@ -117,30 +117,18 @@ func (h *Home) notDenied(w wish, g policy.Grant, refused func(string, ...any) er
 
 // deny turns an entry of a profile into a question to the host.
 func (h *Home) deny(d profile.Deny) policy.Deny {
-	text := d.Text
-	if !d.Glob {
-		text, _ = d.Literal()
+	if d.Glob {
+		return policy.Deny{Pattern: h.expandPattern(d.Text), From: "profile", Glob: true}
 	}
-	return policy.Deny{Pattern: h.expand(text), From: "profile", Glob: d.Glob}
+	text, _ := d.Literal()
+	return policy.Deny{Pattern: h.expand(text), From: "profile"}
 }
 
 // closing returns the first deny that closes a real path, or something that holds it.
 func closing(denies []policy.Deny, real string) (int, bool) {
-	for i, d := range denies {
-		var at []string
-		if !d.Glob || d.Exists {
-			at = append(at, d.Place.Path, d.Real)
-		}
-		for _, m := range d.Matches {
-			at = append(at, m.Path, m.Real)
-		}
-		for _, m := range d.More {
-			at = append(at, m.Path, m.Real)
-		}
-		for _, p := range at {
-			if p != "" && policy.Under(real, p) {
-				return i, true
-			}
+	for i := range denies {
+		if _, ok := denies[i].Closes(real); ok {
+			return i, true
 		}
 	}
 	return 0, false

@@ -85,15 +85,21 @@ func (h *Home) Agents() ([]bourn.AgentName, error) {
 	return names, nil
 }
 
-// writeFile replaces a file in one step: a reader sees the old content or the new.
+// writeFile replaces a file in one step: a reader sees the old content or the new, also
+// after a power loss.
 func writeFile(path string, data []byte, mode os.FileMode) error {
+	return replace(path, data, mode, (*os.File).Sync)
+}
+
+// replace replaces a file in one step and calls settle before it does.
+func replace(path string, data []byte, mode os.FileMode, settle func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
 	if _, err = f.Write(data); err == nil {
-		err = f.Chmod(mode)
+		err = errors.Join(f.Chmod(mode), settle(f))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err

@@ -25,7 +25,7 @@ import (
 
 // patience is how long an event may take before its absence is a defect. The machine
 // may be slow and shared.
-const patience = 30 * time.Second
+const patience = 12 * time.Second
 
 func TestMain(m *testing.M) {
 	status := m.Run()

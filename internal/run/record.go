@@ -62,7 +62,9 @@ func (h *Home) save(r Record) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, r.Run+".json"), append(data, '\n'), 0o600); err != nil {
+	// Not settled on disk: after a power loss the run is gone as well, and a start should
+	// not wait for a disk.
+	if err := replace(filepath.Join(dir, r.Run+".json"), append(data, '\n'), 0o600, func(*os.File) error { return nil }); err != nil {
 		return fmt.Errorf("cannot record the run: %w", err)
 	}
 	return h.prune(r.Agent)
@@ -76,7 +78,8 @@ func (h *Home) prune(name bourn.AgentName) error {
 	}
 	for len(names) > keptRecords {
 		at := filepath.Join(h.runsDir(name), names[0])
-		if r, err := readRecord(at); err != nil || !r.Live() {
+		// One that cannot be read stays: it may be that of a run that lives.
+		if r, err := readHead(at); err == nil && !r.Live() {
 			if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("cannot remove an old record: %w", err)
 			}
@@ -103,6 +106,40 @@ func (h *Home) recordNames(name bourn.AgentName) ([]string, error) {
 	}
 	sort.Strings(names)
 	return names, nil
+}
+
+// readHead reads what says whether a record's run lives, which stands before its items:
+// a record can be large, and one is looked at in each start.
+func readHead(path string) (Record, error) {
+	var r Record
+	f, err := os.Open(path)
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	dec := json.NewDecoder(f)
+	if _, err := dec.Token(); err != nil {
+		return r, err
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return r, err
+		}
+		var target any = new(json.RawMessage)
+		switch key {
+		case "pid":
+			target = &r.Pid
+		case "start_time":
+			target = &r.StartTime
+		case "boot_id":
+			return r, dec.Decode(&r.BootID)
+		}
+		if err := dec.Decode(target); err != nil {
+			return r, err
+		}
+	}
+	return r, fmt.Errorf("cannot read record %q: it is incomplete", path)
 }
 
 func readRecord(path string) (Record, error) {

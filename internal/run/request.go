@@ -104,11 +104,7 @@ func (p *Prepared) fromProfile() error {
 		p.grant(policy.KindSpawnDir, p.home.expand(g.Text), "profile", false)
 	}
 	for _, d := range prof.Filesystem.Deny {
-		text := d.Text
-		if !d.Glob {
-			text, _ = d.Literal()
-		}
-		r.Denies = append(r.Denies, policy.Deny{Pattern: p.home.expand(text), From: "profile", Glob: d.Glob})
+		r.Denies = append(r.Denies, p.home.deny(d))
 	}
 	r.Exec = policy.ExecMode(prof.Processes.Mode)
 	r.Limits = policy.Limits(prof.Limits)
@@ -168,7 +164,7 @@ func (p *Prepared) denyFlag(text string) policy.Deny {
 		// The working directory is no pattern, whatever characters it has.
 		text = profile.EscapePattern(p.Options.Cwd) + "/" + text
 	}
-	return policy.Deny{Pattern: p.home.expand(text), From: "flag", Glob: true}
+	return policy.Deny{Pattern: p.home.expandPattern(text), From: "flag", Glob: true}
 }
 
 func (p *Prepared) grant(kind policy.Kind, path, from string, fresh bool) {
@@ -188,6 +184,15 @@ func (h *Home) expand(text string) string {
 	}
 	if rest, ok := strings.CutPrefix(text, "~/"); ok {
 		text = h.Person + "/" + rest
+	}
+	return filepath.Clean(text)
+}
+
+// expandPattern is expand for a deny pattern: the person's home is no pattern, whatever
+// characters it has.
+func (h *Home) expandPattern(text string) string {
+	if rest, ok := strings.CutPrefix(text, "~/"); ok {
+		text = profile.EscapePattern(h.Person) + "/" + rest
 	}
 	return filepath.Clean(text)
 }

@@ -54,7 +54,8 @@ func Gather(req *policy.Request, opt Options) error {
 type gatherer struct {
 	req   *policy.Request
 	opt   Options
-	roots []string // what grants show, outermost first
+	roots []string        // what grants show, outermost first
+	index map[string]bool // the real paths of what is known to be denied
 }
 
 // place says what the host knows of p, following symlinks.
@@ -246,13 +247,16 @@ func (g *gatherer) matched(d *policy.Deny, found survey.Glob) {
 	}
 }
 
-// denied calls f for every existing object that is denied by name.
+// denied calls f for every existing object that is known to be denied.
 func (g *gatherer) denied(f func(d *policy.Deny, p policy.Place) error) error {
 	for i := range g.req.Denies {
 		d := &g.req.Denies[i]
-		places := d.Matches
+		places := slices.Clone(d.Matches)
 		if d.Exists {
-			places = append([]policy.Place{d.Place}, places...)
+			places = append(places, d.Place)
+		}
+		for _, m := range d.More {
+			places = append(places, m.Place)
 		}
 		for _, p := range places {
 			if !p.Exists || p.Err != "" {
@@ -273,9 +277,20 @@ func (g *gatherer) remembered() error {
 	var wanted []survey.ID
 	owner := map[int]*policy.Deny{}
 	var gone []Remembered
+	patterns := map[string]int{}
+	for i, d := range g.req.Denies {
+		patterns[d.Pattern] = i
+	}
 	for _, r := range g.opt.Remembered {
-		i := slices.IndexFunc(g.req.Denies, func(d policy.Deny) bool { return d.Pattern == r.Pattern })
-		if i < 0 || g.stillThere(r) {
+		i, ok := patterns[r.Pattern]
+		if !ok {
+			continue
+		}
+		if g.stillThere(r) {
+			// Either its name is denied, or it was found under this one before.
+			if !g.closed(r.Path) {
+				g.alias(&g.req.Denies[i], r.Path, "denied in an earlier run under another name")
+			}
 			continue
 		}
 		owner[len(gone)] = &g.req.Denies[i]
@@ -321,6 +336,9 @@ func (g *gatherer) alias(d *policy.Deny, at, why string) {
 		return
 	}
 	d.More = append(d.More, policy.Alias{Place: p, Why: why})
+	if g.index != nil {
+		g.index[p.Real] = true
+	}
 }
 
 // links finds the hard links that lie in grants of files that are denied elsewhere.
@@ -372,15 +390,22 @@ func (g *gatherer) links() error {
 	return nil
 }
 
-// closed reports whether a deny closes p by name already.
+// closed reports whether a deny closes p already. It is asked for every remembered and
+// every found object, so the denied paths are indexed once.
 func (g *gatherer) closed(p string) bool {
-	hit := errors.New("closed")
-	return g.denied(func(_ *policy.Deny, at policy.Place) error {
-		if policy.Under(p, at.Real) {
-			return hit
+	if g.index == nil {
+		g.index = map[string]bool{}
+		_ = g.denied(func(_ *policy.Deny, at policy.Place) error {
+			g.index[at.Real] = true
+			return nil
+		})
+	}
+	for ; p != "/"; p = path.Dir(p) {
+		if g.index[p] {
+			return true
 		}
-		return nil
-	}) != nil
+	}
+	return g.index["/"]
 }
 
 // mounts finds second mounts of denied objects inside grants, and kernel file systems.

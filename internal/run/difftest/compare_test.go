@@ -51,7 +51,7 @@ func (o *oracle) operations() (ops []op, targets []string) {
 	targets = append(o.paths(), o.base, o.base+"/w/missing", o.base+"/o/missing")
 	for _, at := range targets {
 		ops = append(ops, o.direct(at, free)...)
-		spelled := []op{{Path: "/proc/self/root" + at}, {Path: at, Via: "at"}, {Path: at, Via: "cwd"},
+		spelled := []op{{Path: "/proc/self/root" + at}, {Path: "/proc/1/root" + at}, {Path: "/proc/thread-self/cwd" + at}, {Path: at, Via: "at"}, {Path: at, Via: "cwd"},
 			{Path: path.Dir(at) + "/../" + path.Base(path.Dir(at)) + "/" + path.Base(at)}, {Path: at + "/."}}
 		n := 0
 		for _, a := range aliases {
@@ -97,7 +97,13 @@ func (o *oracle) direct(at, free string) (ops []op) {
 	}
 	beside := path.Dir(at) + "/zzr"
 	if at != o.base && !o.later(beside) {
-		add("rename", beside)
+		var below []string
+		for _, c := range o.paths() {
+			if c != at && under(c, at) && o.isClosed(c) {
+				below = append(below, strings.TrimPrefix(c, at+"/"))
+			}
+		}
+		add("rename", beside, below...)
 		add("link", beside)
 		if free != "" && !under(free, at) && !o.later(free+"/zzm") {
 			add("rename", free+"/zzm")
@@ -268,7 +274,7 @@ func (c *comparer) operation(op op, in result, i int) {
 	}
 	target := way.real
 	switch {
-	case !way.exists && !slices.Contains(makes, op.Op):
+	case !way.exists && !slices.Contains(makes, op.Op), op.Op == "write" && c.kind(target) == "sock":
 		return
 	case in.Errno == 0:
 		c.succeeded(op, target, spelled)
@@ -283,12 +289,14 @@ func (c *comparer) operation(op op, in result, i int) {
 // succeeded judges an operation that went through.
 func (c *comparer) succeeded(op op, target, spelled string) {
 	switch {
-	case c.isClosed(target) && op.Op != "stat" && (c.granted(target) || !c.ownOnly(target)):
+	case c.isClosed(target) && op.Op != "stat" && (c.granted(target) || underAny(target, c.closed) && !c.ownOnly(target)):
 		c.v.add("closed but "+op.Op, "%s succeeds", spelled)
 	case c.granted(target) && !c.canWrite(target) && op.Op == "write" && c.kind(target) == "fifo":
 		c.v.add("read-only fifo but write", "%s succeeds", spelled)
 	case c.granted(target) && !c.canWrite(target) && slices.Contains(writing, op.Op):
 		c.v.add("read-only but "+op.Op, "%s succeeds", spelled)
+	case (op.Op == "write" || op.Op == "trunc") && c.guardedByName(c.object(target)):
+		c.v.add("guarded but written by another name", "%s succeeds", spelled)
 	case op.Op == "exec" && c.granted(target) && !c.canExec(target):
 		c.v.add("noexec but exec", "%s succeeds", spelled)
 	}
@@ -339,7 +347,7 @@ func (c *comparer) report(items []policy.Item) {
 			writes = append(writes, it.Target)
 		case policy.KindDeny:
 			way := c.resolve(it.Target, true)
-			if way.exists && !way.foreign && !c.isClosed(way.real) {
+			if way.exists && !way.foreign && c.visible(way.real) && !c.isClosed(way.real) {
 				c.v.add("deny unknown to the oracle", "the report says enforced for %s", c.relative(it.Target))
 			}
 		case policy.KindProtect, policy.KindHost, policy.KindUnix, policy.KindSpawnDir, policy.KindEnv, policy.KindDoor, policy.KindLimit, policy.KindDefault:
@@ -360,7 +368,7 @@ func (c *comparer) denied(items []policy.Item) {
 			way := c.resolve(it.Target, true)
 			return way.exists && under(at, way.real)
 		})
-		if !ok {
+		if !ok && c.granted(at) {
 			c.v.add("deny not enforced", "nothing in the report closes %s", c.relative(at))
 		}
 	}
@@ -495,7 +503,12 @@ func (t *trial) smaller() (out []*trial) {
 	drop(len(t.Deny), func(c *trial, i int) { c.Deny = slices.Delete(c.Deny, i, i+1) })
 	drop(len(t.Read), func(c *trial, i int) { c.Read = slices.Delete(c.Read, i, i+1) })
 	drop(len(t.Write), func(c *trial, i int) { c.Write = slices.Delete(c.Write, i, i+1) })
-	drop(len(t.Spawn), func(c *trial, i int) { c.Spawn = slices.Delete(c.Spawn, i, i+1) })
+	drop(len(t.Spawn), func(c *trial, i int) {
+		c.Spawn = slices.Delete(c.Spawn, i, i+1)
+		if len(c.Spawn) == 0 && !c.Agent {
+			c.Exec = "any"
+		}
+	})
 	drop(len(t.Moves), func(c *trial, i int) { c.Moves = slices.Delete(c.Moves, i, i+1) })
 	for i := len(t.Nodes) - 1; i >= 0; i-- {
 		n := t.Nodes[i]
@@ -518,7 +531,7 @@ func (t *trial) smaller() (out []*trial) {
 			out = append(out, c)
 		}
 	}
-	if t.Agent {
+	if t.Agent && (t.Exec == "any" && len(t.Spawn) == 0 || t.Exec == "allowlist" && len(t.Spawn) > 0) {
 		c := t.clone()
 		c.Agent = false
 		out = append(out, c)

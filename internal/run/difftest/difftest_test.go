@@ -28,6 +28,8 @@ import (
 var (
 	trials = flag.Int("difftest.trials", number("BOURN_DIFF_TRIALS", 300), "how many random trials are made")
 	seed   = flag.Uint64("difftest.seed", uint64(number("BOURN_DIFF_SEED", int(time.Now().UnixNano()&0xffffffff))), "the seed of the first trial; the others follow")
+	plain  = flag.Bool("difftest.plain", false, "no directory has a mode that hides something from its owner")
+	again  = flag.Int("difftest.again", 8, "one trial in so many is sealed again after its command has renamed things")
 	onlyAs = flag.Int("difftest.uid", -1, "make trials as this user only")
 )
 

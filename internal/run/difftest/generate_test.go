@@ -61,8 +61,15 @@ func generate(seed uint64, uid int, places []string) *trial {
 	for range 5 + r.IntN(10) {
 		g.entry()
 	}
+	if *plain {
+		for i := range t.Nodes {
+			if n := &t.Nodes[i]; n.Kind == "dir" {
+				n.Mode |= 0o700
+			}
+		}
+	}
 	g.request()
-	if r.IntN(8) == 0 {
+	if r.IntN(*again) == 0 {
 		g.moves()
 	}
 	return t
@@ -222,6 +229,11 @@ func (g *generator) stay() {
 func (g *generator) moves() {
 	for range 1 + g.r.IntN(3) {
 		n := g.t.Nodes[g.r.IntN(len(g.t.Nodes))]
+		if len(g.t.Deny) > 0 && g.r.IntN(3) > 0 { // above something denied
+			if d := pick(g.r, g.t.Deny); !d.Glob && g.has(path.Dir(d.Text)) {
+				n.Path = path.Dir(d.Text)
+			}
+		}
 		if strings.Count(n.Path, "/") == 0 || n.Path == g.t.Bourn {
 			continue
 		}

@@ -53,14 +53,22 @@ func (o *oracle) deny() {
 			}
 			continue
 		}
-		pattern := escape(o.abs(o.t.Cwd)) + "/" + d.Text
+		pattern := o.rebased(o.abs(o.t.Cwd), d.Text)
 		o.denies = append(o.denies, pattern)
 		if at := o.place(o.abs(o.t.Cwd + "/" + d.Text)); at != "" { // taken at its word, it names something too
 			o.closed = append(o.closed, at)
 		}
+		var matched []string
 		for _, at := range o.paths() {
-			// A pattern is looked for in what grants show, through no link.
-			if underAny(at, shown) && o.visible(at) && matchGlob(pattern, at) {
+			if underAny(at, matched) { // a match takes what is below it along; links there are not followed
+				continue
+			}
+			// A pattern is looked for in what grants show and above it, through no link.
+			above := slices.ContainsFunc(shown, func(g string) bool { return under(g, at) })
+			if (above || underAny(at, shown)) && o.visible(at) && matchGlob(pattern, at) {
+				if o.kind(at) == "dir" {
+					matched = append(matched, at)
+				}
 				if real := o.place(at); real != "" {
 					o.closed = append(o.closed, real)
 				}
@@ -72,6 +80,31 @@ func (o *oracle) deny() {
 			o.objects[o.object(at)] = true
 		}
 	}
+}
+
+// rebased returns the pattern with the directories that it names outright resolved.
+func (o *oracle) rebased(cwd, text string) string {
+	parts := strings.Split(text, "/")
+	dir := cwd
+	for len(parts) > 1 && !strings.ContainsAny(strings.NewReplacer(`\*`, "", `\?`, "", `\[`, "", `\{`, "").Replace(parts[0]), "*?[{") {
+		dir += "/" + unescape(parts[0])
+		parts = parts[1:]
+	}
+	if r := o.resolve(dir, true); r.real != "" && !r.foreign && !r.failed {
+		dir = r.real
+	}
+	return escape(dir) + "/" + strings.Join(parts, "/")
+}
+
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }
 
 // asked returns the real paths of all grants that lead somewhere.
@@ -154,8 +187,28 @@ func (o *oracle) guard() {
 			}
 		}
 	}
+	for _, at := range o.paths() { // repositories three levels below a grant
+		sub := path.Dir(at)
+		if path.Base(at) != ".git" || o.kind(at) != "dir" || !slices.ContainsFunc(o.writes, func(g string) bool { return o.nested(sub, g) }) {
+			continue
+		}
+		for _, rel := range guardedBelow[:5] {
+			if real := o.place(sub + "/" + rel); real != "" {
+				o.guarded = append(o.guarded, real)
+			}
+		}
+	}
 	o.guarded = slices.DeleteFunc(o.guarded, func(at string) bool { return !underAny(at, o.writes) })
 	sort.Strings(o.guarded)
+}
+
+// nested reports whether repositories are looked for in a directory below a grant.
+func (o *oracle) nested(sub, grant string) bool {
+	rest, ok := strings.CutPrefix(sub, grant+"/")
+	if !ok || strings.Count(rest, "/") > 2 || !o.visible(sub) {
+		return false
+	}
+	return !strings.HasPrefix(rest, ".") && !strings.Contains(rest, "/.")
 }
 
 func (o *oracle) isClosed(real string) bool {
@@ -171,6 +224,11 @@ func (o *oracle) canWrite(real string) bool {
 
 func (o *oracle) canExec(real string) bool {
 	return o.canRead(real) && (o.t.Exec == "any" || underAny(real, o.spawns))
+}
+
+// guardedByName reports whether some name of an object is read-only.
+func (o *oracle) guardedByName(object string) bool {
+	return slices.ContainsFunc(o.paths(), func(at string) bool { return o.object(at) == object && underAny(at, o.guarded) })
 }
 
 // readableByName reports whether an object may be read by some name of it.

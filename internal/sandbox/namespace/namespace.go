@@ -60,13 +60,15 @@ func Build(plan *policy.Plan, program string) (*Tree, error) { return build(plan
 // ErrInPlace: what was to be closed is closed already.
 var ErrInPlace = errors.New("already closed")
 
-// Remask closes what stands at path now, whatever it is. A path that does not exist is
-// an error that wraps fs.ErrNotExist, one that is closed already is [ErrInPlace]. A
-// symlink cannot be closed: its target is what matters, and it is left alone.
-func (t *Tree) Remask(path string, empty bool) error { return t.remask(path, empty) }
+// Remask closes what stands at name in the directory dir now, whatever it is; dir is a
+// descriptor of a directory inside, which may have been renamed since it was opened. A
+// name that does not exist is an error that wraps fs.ErrNotExist, one that is closed
+// already is [ErrInPlace]. A symlink cannot be closed: its target is what matters, and it
+// is left alone.
+func (t *Tree) Remask(dir int, name string, empty bool) error { return t.remask(dir, name, empty) }
 
-// Reguard makes what stands at path now read-only, in place; errors as for [Tree.Remask].
-func (t *Tree) Reguard(path string) error { return t.reguard(path) }
+// Reguard makes what stands at name in dir now read-only, in place; as for [Tree.Remask].
+func (t *Tree) Reguard(dir int, name string) error { return t.reguard(dir, name) }
 
 // Seal makes the root itself read-only.
 func (t *Tree) Seal() error { return t.seal() }

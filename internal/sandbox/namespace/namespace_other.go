@@ -15,7 +15,7 @@ var errPlatform = errors.New("namespaces exist on Linux only")
 
 func assert() error                             { return errPlatform }
 func build(*policy.Plan, string) (*Tree, error) { return nil, errPlatform }
-func (t *Tree) remask(string, bool) error       { return errPlatform }
-func (t *Tree) reguard(string) error            { return errPlatform }
+func (t *Tree) remask(int, string, bool) error  { return errPlatform }
+func (t *Tree) reguard(int, string) error       { return errPlatform }
 func (t *Tree) seal() error                     { return errPlatform }
 func loopbackUp() error                         { return errPlatform }

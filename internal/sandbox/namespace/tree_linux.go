@@ -17,6 +17,8 @@ type Tree struct {
 	root  int // the root's own mount
 	run   int // /run, which holds the gate and the report
 	masks int // the directory of mask objects, attached and then hidden under /run
+
+	masksDev uint64 // their device: what lies on it is closed already
 }
 
 const (
@@ -114,7 +116,11 @@ func (t *Tree) makeMasks() error {
 	if err := t.attach(fd, "/run", true); err != nil {
 		return step(what, "", err)
 	}
-	t.masks = fd
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return step(what, "", err)
+	}
+	t.masks, t.masksDev = fd, uint64(st.Dev)
 	return nil
 }
 
@@ -288,6 +294,10 @@ func (t *Tree) guard(g policy.Guard) error {
 		return err
 	}
 	defer unix.Close(fd)
+	return guardFD(fd, g)
+}
+
+func guardFD(fd int, g policy.Guard) error {
 	if err := same(fd, g.Object); err != nil {
 		return err
 	}
@@ -325,19 +335,23 @@ func (t *Tree) mask(m policy.Mask, make bool) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := same(fd, m.Object); err != nil {
-		return err
-	}
+	return t.maskFD(fd, m)
+}
+
+// maskFD attaches the object that stands for the kind of thing that fd is.
+func (t *Tree) maskFD(fd int, m policy.Mask) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := errors.Join(same(fd, m.Object), unix.Fstat(fd, &st)); err != nil {
 		return err
 	}
 	object := "f"
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFLNK:
+		return unix.ELOOP
+	case kind == unix.S_IFDIR && m.Empty:
+		object = "e"
+	case kind == unix.S_IFDIR:
 		object = "d"
-		if m.Empty {
-			object = "e"
-		}
 	}
 	tree, err := unix.OpenTree(t.masks, object, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -387,42 +401,39 @@ func (t *Tree) seal() error {
 	return nil
 }
 
-func (t *Tree) remask(at string, empty bool) error {
-	var st, masks unix.Stat_t
-	if err := t.stat(at, &st); err != nil {
+func (t *Tree) remask(dir int, name string, empty bool) error {
+	fd, err := openIn(dir, name)
+	if err != nil {
 		return err
 	}
-	if err := unix.Fstat(t.masks, &masks); err != nil {
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if st.Dev == masks.Dev {
+	if uint64(st.Dev) == t.masksDev {
 		return ErrInPlace
 	}
-	return t.mask(policy.Mask{Path: at, Empty: empty}, false)
+	return t.maskFD(fd, policy.Mask{Empty: empty})
 }
 
-func (t *Tree) reguard(at string) error {
-	fd, err := t.open(at, unix.O_PATH)
+func (t *Tree) reguard(dir int, name string) error {
+	fd, err := openIn(dir, name)
 	if err != nil {
 		return err
 	}
+	defer unix.Close(fd)
 	var fs unix.Statfs_t
-	err = unix.Fstatfs(fd, &fs)
-	unix.Close(fd)
-	if err != nil {
+	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return err
 	}
 	if fs.Flags&unix.ST_RDONLY != 0 {
 		return ErrInPlace
 	}
-	return t.guard(policy.Guard{Path: at})
+	return guardFD(fd, policy.Guard{})
 }
 
-func (t *Tree) stat(at string, st *unix.Stat_t) error {
-	fd, err := t.open(at, unix.O_PATH)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Fstat(fd, st)
+// openIn opens a name in a directory, through no symlink; a symlink itself is opened.
+func openIn(dir int, name string) (int, error) {
+	return unix.Openat2(dir, name, &unix.OpenHow{Flags: pathOnly, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
 }

@@ -442,6 +442,12 @@ func try(o op) (r result) {
 		err := unix.Renameat(t.dir, t.name, unix.AT_FDCWD, o.Arg)
 		if err == nil {
 			r = read(target{unix.AT_FDCWD, o.Arg})
+			for _, below := range o.Args { // what was closed there must have come along closed
+				if q := read(target{unix.AT_FDCWD, o.Arg + "/" + below}); q.Errno == 0 {
+					r = q
+					break
+				}
+			}
 			r.undo(unix.Renameat(unix.AT_FDCWD, o.Arg, t.dir, t.name))
 			r.Errno = 0
 			return r

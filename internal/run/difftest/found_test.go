@@ -1,0 +1,77 @@
+package difftest
+
+import (
+	"testing"
+
+	"bourn/internal/run/runtest"
+)
+
+func dirNode(p string, mode uint32) node   { return node{Path: p, Kind: "dir", Mode: mode} }
+func fileNode(p string, mode uint32) node  { return node{Path: p, Kind: "file", Mode: mode} }
+func linkNode(p, target string) node       { return node{Path: p, Kind: "link", Target: target} }
+func hardNode(p, target string) node       { return node{Path: p, Kind: "hard", Target: target} }
+func literal(paths ...string) (out []deny) { return denies(false, paths) }
+func pattern(texts ...string) (out []deny) { return denies(true, texts) }
+
+func denies(glob bool, texts []string) (out []deny) {
+	for _, s := range texts {
+		out = append(out, deny{Text: s, Glob: glob})
+	}
+	return out
+}
+
+// found are trials that once showed a difference, made small.
+var found = []struct {
+	name string
+	t    trial
+}{
+	{"a fifo in a read grant below a private place", trial{Read: []string{"w"},
+		Nodes: []node{{Path: "w/f", Kind: "fifo"}}}},
+	{"a hard link of a file in a denied directory that the person cannot list", trial{Write: []string{"o"}, Deny: literal("o/d"),
+		Nodes: []node{fileNode("o/f", 0o644), dirNode("o/d", 0), hardNode("o/d/g", "o/f")}}},
+	{"a hard link in a directory that the person cannot list", trial{Write: []string{"o"}, Deny: literal("o/f"),
+		Nodes: []node{fileNode("o/f", 0o644), dirNode("o/d", 0), hardNode("o/d/g", "o/f")}}},
+	{"a pattern that names a file in a directory that the person cannot search", trial{Deny: pattern("*/a"),
+		Nodes: []node{dirNode("w/d", 0)}}},
+	{"a deny above the home directory", trial{Write: []string{"w"}, Deny: literal("w/up"),
+		Nodes: []node{linkNode("w/up", "..")}}},
+	{"a grant below a directory that is closed to everybody", trial{Read: []string{"w"}, Write: []string{"w/d/f"},
+		Nodes: []node{dirNode("w/d", 0), fileNode("w/d/f", 0o600)}}},
+	{"two denies in an agent's home, one below the other", trial{Agent: true, Deny: literal("home/p", "home/p/a")}},
+	{"a grant by a link in a denied directory", trial{Write: []string{"w/l"}, Deny: literal("w"),
+		Nodes: []node{linkNode("w/l", "@/o")}}},
+	{"a denied object under another name", trial{Read: []string{"w", "o"}, Deny: literal("w/f"),
+		Nodes: []node{fileNode("w/f", 0o644), hardNode("o/g", "w/f"), linkNode("o/l", "../w/f")}}},
+	{"a directory above a denied file is renamed between runs", trial{Write: []string{"w"}, Deny: literal("w/d/f"),
+		Nodes: []node{dirNode("w/d", 0o755), fileNode("w/d/f", 0o644)}, Moves: []move{{"w/d", "w/moved"}}}},
+}
+
+func TestFound(t *testing.T) {
+	bourn, bin := runtest.Binary(t), buildProbe(t)
+	for _, uid := range users() {
+		for _, place := range places() {
+			e, err := newEngine(bourn, bin, uid, []string{place})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.close()
+			for _, f := range found {
+				made := f.t.clone()
+				made.UID, made.Place, made.Cwd, made.Bourn, made.Exec = uid, place, "w", "bh", "any"
+				made.Nodes = append([]node{dirNode("home", 0o755), dirNode("w", 0o755), dirNode("o", 0o755), dirNode("bh", 0o700)}, made.Nodes...)
+				v, err := e.run(made)
+				if err != nil {
+					t.Errorf("%s: %v", f.name, err)
+				}
+				for i, d := range v.findings {
+					if i < 3 {
+						t.Errorf("%s: [%s] %s", f.name, d.Kind, d.Text)
+					}
+				}
+				if len(v.findings) > 0 {
+					t.Log(e.reproduction(made))
+				}
+			}
+		}
+	}
+}
