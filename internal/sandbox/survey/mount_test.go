@@ -103,17 +103,17 @@ func TestTable(t *testing.T) {
 	}
 	table := NewTable([]Mount{
 		mount(1, 0, 1, "/", "/"),
-		mount(2, 1, 2, "/", "/srv"),                 // its own file system
+		mount(2, 1, 2, "/", "/srv"),                  // its own file system
 		mount(3, 1, 2, "/proj", "/mnt/p"),            // /srv/proj once more
 		mount(4, 1, 2, "/proj/secret", "/mnt/s"),     // a part of it
 		mount(5, 1, 2, "/proj", "/hidden/deep"),      // and once more, but
 		mount(6, 1, 3, "/", "/hidden"),               // covered above
 		mount(7, 1, 2, "/proj", "/stacked"),          // and again, but
 		mount(8, 7, 4, "/", "/stacked"),              // covered on the spot
-		mount(9, 2, 5, "/", "/srv/proj/cache"),      // another file system within
+		mount(9, 2, 5, "/", "/srv/proj/cache"),       // another file system within
 		mount(10, 1, 5, "/", "/mnt/cache"),           // and its alias
 		mount(11, 3, 6, "/", "/mnt/p/.git"),          // covers part of an alias
-		mount(12, 1, 1, "/srv", "/under"),           // what /srv covers: not what stands there
+		mount(12, 1, 1, "/srv", "/under"),            // what /srv covers: not what stands there
 		mount(13, 1, 2, "/project", "/mnt/projects"), // no prefix by component
 		mount(14, 2, 2, "/proj/secret", "/srv/proj/in"),
 	})
