@@ -69,6 +69,9 @@ func (p *Plan) judge(op Operation, at string) (bool, *Item) {
 	if !shown {
 		return p.judgeOwn(op, at)
 	}
+	if it := p.closedBy(at); it != nil && view.Source != "" {
+		return false, it // the host's object; what the run may make there is its own
+	}
 	system := p.find(KindDefault, "system paths")
 	decides := p.item(view.Item)
 	switch {

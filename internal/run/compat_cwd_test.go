@@ -116,7 +116,7 @@ func TestCompatRefusedDirectories(t *testing.T) {
 			t.Errorf("in a directory that was made again: %+v", r)
 		}
 		r = u.Do("bash", "-c", `mkdir shut; cd shut; chmod 0 .; "$1" run -- true; s=$?; chmod 700 .; exit $s`, "bash", runtest.Binary(t))
-		if r.Status != 0 && r.Status != 125 || r.Err == "" || strings.Contains(r.Err, "goroutine") {
+		if r.Status != 0 && r.Status != 125 && r.Status != 126 || r.Err == "" || strings.Contains(r.Err, "goroutine") {
 			t.Errorf("in a directory without permissions: %+v", r)
 		}
 	})
@@ -145,11 +145,16 @@ func TestCompatOtherFileSystems(t *testing.T) {
 		runtest.Need(t, "root", os.Getuid() == 0)
 		has(t, u, "unshare setpriv pivot_root git")
 		u.Write(filepath.Join(u.Home, ".gitconfig"), gitconfig)
+		// /tmp, which may hold the binary, is covered in one of the places.
+		program, err := os.ReadFile(runtest.Binary(t))
+		must(t, err)
+		bourn := filepath.Join(u.Dir, "bourn")
+		must(t, os.WriteFile(bourn, program, 0o755))
 		script := preamble + strings.Replace(atWork, "ls -A", "ls -A | sort -r", 1)
 		for _, dir := range []string{"/workspace", "/app/src", "/data/tmpfs", "/tmp/project", "/mnt/disk/project", "/home/someone/project", "/home/tester"} {
 			t.Run(strings.ReplaceAll(dir[1:], "/", " "), func(t *testing.T) {
 				t.Parallel()
-				r := elsewhere(t, u, dir, runtest.Binary(t), "run", "-q", "--", "bash", "-c", script)
+				r := elsewhere(t, u, dir, bourn, "run", "-q", "--", "bash", "-c", script)
 				if want := atWorkSays + dir + "\n"; r.Status != 0 || r.Out != want {
 					t.Errorf("status %d, out %q, err %q; want %q", r.Status, r.Out, r.Err, want)
 				}
@@ -202,12 +207,15 @@ func TestCompatHome(t *testing.T) {
 		u.Write(filepath.Join(u.Home, ".secret"), secret)
 		u.Symlink(u.Home, filepath.Join(u.Dir, "home-link"))
 		file := u.Write("file", "")
+		// Nothing outside the test's own directories may come to be by this: root can write everywhere.
 		for name, home := range map[string]string{
-			"as it is": "HOME=" + u.Home, "unset": "", "empty": "HOME=", "missing": "HOME=/nonexistent", "missing below": "HOME=" + u.Dir + "/none/deep",
+			"as it is": "HOME=" + u.Home, "unset": "", "empty": "HOME=", "missing": "HOME=" + u.Dir + "/none/deep", "missing in the project": "HOME=" + u.Work + "/none",
 			"a symlink": "HOME=" + u.Dir + "/home-link", "with a slash": "HOME=" + u.Home + "/", "unclean": "HOME=" + u.Dir + "/work/../home",
-			"relative": "HOME=home", "the root": "HOME=/", "a file": "HOME=" + file, "the project": "HOME=" + u.Work,
-			"in tmp": "HOME=/tmp", "/var/empty": "HOME=/var/empty",
+			"relative": "HOME=home", "a file": "HOME=" + file, "the project": "HOME=" + u.Work, "/nonexistent": "HOME=/nonexistent", "the root": "HOME=/",
 		} {
+			if u.UID == 0 && (name == "/nonexistent" || name == "the root") {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				cmd := u.Command(context.Background(), runtest.Binary(t), "run", "-q", "--", "sh", "-c", `echo done > out; cat ~/.secret "$1" 2> /dev/null; cat out; if test "${HOME:-/}" != / && cd; then echo x > hf && cat hf && echo home; fi`, "sh", filepath.Join(u.Home, ".secret"))
 				cmd.Env = []string{"PATH=/usr/bin:/bin", home}
@@ -219,9 +227,11 @@ func TestCompatHome(t *testing.T) {
 				switch {
 				case r.Status == 125 && strings.Contains(r.Err, "hint:"):
 					t.Logf("refused: %s", r.Err)
-					if name == "as it is" || name == "unset" || name == "missing" || name == "a symlink" || name == "with a slash" {
+					if name == "as it is" || name == "a symlink" || name == "with a slash" {
 						t.Error("there is no need to refuse this")
 					}
+				case r.Status == 125:
+					t.Errorf("refused without a hint: %q", r.Err)
 				case r.Status != 0 || !strings.HasPrefix(r.Out, "done\n"):
 					t.Errorf("status %d, out %q, err %q", r.Status, r.Out, r.Err)
 				case (name == "as it is" || name == "a symlink" || name == "with a slash") && r.Out != "done\nx\nhome\n":
@@ -230,7 +240,6 @@ func TestCompatHome(t *testing.T) {
 				if _, err := os.Lstat(filepath.Join(u.Home, "hf")); err == nil {
 					t.Error("the run wrote to the home outside")
 				}
-				os.Remove(u.Path("hf"))
 			})
 		}
 	})

@@ -96,3 +96,43 @@ func TestCompatGitLinkedWorktree(t *testing.T) {
 		})
 	})
 }
+
+// However a repository lies in what is granted, its hooks and config are not the run's
+// to change: they run on the host later.
+func TestGitHooksInEveryLayout(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		has(t, u, "git")
+		const lib = "git init -q lib; cd lib; " + repository + "cd ..; "
+		for _, row := range []struct {
+			name, before, cwd string
+			flags             []string
+			git               string // relative to cwd
+		}{
+			{"plain", repository, ".", nil, ".git"},
+			{"nested", lib, ".", nil, "lib/.git"},
+			{"behind a symlink", repository + "mv .git real; ln -s real .git", ".", nil, "real"},
+			{"separate git directory", "git init -q --separate-git-dir meta w; cd w; " + repository, ".", nil, "meta"},
+			{"separate git directory, granted", "git init -q --separate-git-dir meta w; cd w; " + repository, "w", []string{"--write", ".", "--write", "../meta"}, "../meta"},
+			{"bare", "git init -q --bare up.git", ".", nil, "up.git"},
+			{"submodule", lib + "git init -q; git submodule --quiet add ./lib dep", ".", nil, ".git/modules/dep"},
+			{"submodule in a directory", lib + "git init -q; git submodule --quiet add ./lib deps/dep", ".", nil, ".git/modules/deps/dep"},
+			{"submodule of a submodule", lib + `git init -q mid; (cd mid; git submodule --quiet add "$PWD/../lib" in; git commit -qm x); git init -q; git submodule --quiet add ./mid dep; git submodule --quiet update --init --recursive`, ".", nil, ".git/modules/dep/modules/in"},
+			{"the directory itself granted", repository, ".", []string{"--write", ".git"}, ".git"},
+			{"of a linked worktree", lib + "git -C lib worktree add -q ../tree", "tree", []string{"--write", ".", "--write", "../lib/.git"}, "../lib/.git"},
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				t.Parallel()
+				u := runtest.NewUser(t, u.UID)
+				u.Write(filepath.Join(u.Home, ".gitconfig"), gitconfig+"[protocol \"file\"]\n\tallow = always\n")
+				if r := u.Do("bash", "-c", "set -eu\n"+preamble+row.before); r.Status != 0 {
+					t.Fatalf("cannot prepare: %+v", r)
+				}
+				r := in(u, u.Path(row.cwd), runtest.Binary(t), append(append([]string{"run", "-q"}, row.flags...), "--", "sh", "-c",
+					`test -e "$1/config" || echo absent; { echo x > "$1/hooks/post-checkout"; } 2> /dev/null && echo hook; { echo '#' >> "$1/config"; } 2> /dev/null && echo config; mv "$1/hooks" "$1/h2" 2> /dev/null && echo moved; exit 0`, "sh", row.git)...)
+				if r.Out != "" {
+					t.Errorf("what could be changed: %q", r.Out)
+				}
+			})
+		}
+	})
+}

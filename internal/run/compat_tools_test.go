@@ -20,7 +20,6 @@ printf 'package greet\n\nimport (
 `
 
 func TestCompatGo(t *testing.T) {
-	t.Parallel()
 	warm := goCache(t)
 	chores(t, []chore{
 		{name: "build, vet, test, run", needs: "go", loose: true, before: "mkdir .cache; cp -r " + warm + "/. .cache; " + goModule,

@@ -356,6 +356,26 @@ func (c *comparer) report(items []policy.Item) {
 	c.equal("read", c.reads, reads)
 	c.equal("write", c.writes, writes)
 	c.denied(items)
+	c.listed(items)
+}
+
+// listed wants an item for everything read-only and for every socket that can be reached.
+func (c *comparer) listed(items []policy.Item) {
+	has := func(kind policy.Kind, at string) bool {
+		return slices.ContainsFunc(items, func(it policy.Item) bool {
+			return it.Kind == kind && it.Fate == policy.Enforced && it.Target == at
+		})
+	}
+	for _, at := range c.guarded {
+		if !c.isClosed(at) && !has(policy.KindProtect, at) {
+			c.v.add("protection not listed", "nothing in the report makes %s read-only", c.relative(at))
+		}
+	}
+	for _, at := range c.paths() {
+		if c.kind(at) == "sock" && c.canRead(at) && !has(policy.KindUnix, at) {
+			c.v.add("socket not listed", "%s can be connected to, and the report does not say so", c.relative(at))
+		}
+	}
 }
 
 // denied wants an enforced item, or a dropped one with a reason, for every deny.

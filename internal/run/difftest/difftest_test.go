@@ -243,6 +243,27 @@ func TestRed(t *testing.T) {
 	}
 }
 
+// TestRedAgain shows that a denied object is looked for after a restart.
+func TestRedAgain(t *testing.T) {
+	bourn, bin := runtest.Binary(t), buildProbe(t)
+	e, err := newEngine(bourn, bin, users()[0], places()[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	made := &trial{UID: e.uid, Place: places()[0], Cwd: "w", Exec: "any", Bourn: "bh", Write: []string{"w"}, Deny: literal("w/d/f"),
+		Nodes: []node{dirNode("home", 0o755), dirNode("w", 0o755), dirNode("o", 0o755), dirNode("bh", 0o700), dirNode("w/d", 0o755), fileNode("w/d/f", 0o644)},
+		Moves: []move{{"w/d", "w/moved"}}}
+	if v, err := e.run(made); err != nil || v.refused != "" || len(v.findings) > 0 {
+		t.Errorf("as asked: %v %v", err, v)
+	}
+	e.forget = func(base string) { os.Remove(base + "/bh/denied.json") }
+	v, err := e.run(made)
+	if err != nil || !slices.ContainsFunc(v.findings, func(f finding) bool { return f.Kind == "leak after a restart by read" }) {
+		t.Errorf("with nothing remembered: %v %v", err, v)
+	}
+}
+
 // drop leaves out the argument that begins and ends so.
 func drop(begin, end string) func(string) string {
 	return func(a string) string {

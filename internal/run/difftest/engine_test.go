@@ -61,14 +61,18 @@ type (
 
 // An engine carries out trials of one user, one after another.
 type engine struct {
-	bourn  string // the production binary
-	bin    string // the directory of the probe
-	uid    int
-	dirs   map[string]string // a place to the engine's own directory in it
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *json.Decoder
-	tamper func([]string) []string // for the test that must see red: alters the command line
+	bourn string // the production binary
+	bin   string // the directory of the probe
+	uid   int
+	dirs  map[string]string // a place to the engine's own directory in it
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *json.Decoder
+
+	// For the test that must see red: alters the command line, and what is on disk before
+	// the next run.
+	tamper func([]string) []string
+	forget func(base string)
 }
 
 func newEngine(bourn, bin string, uid int, places []string) (*engine, error) {

@@ -54,6 +54,9 @@ func (e *engine) restart(t *trial) (v verdict, err error) {
 		if end.Results[0].Errno == 0 {
 			t.renamed(m)
 		}
+		if e.forget != nil {
+			e.forget(base)
+		}
 	}
 	return v, e.again(t, first, closed, &v)
 }
