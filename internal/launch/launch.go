@@ -55,7 +55,8 @@ type Config struct {
 	Stdout  *os.File
 	Stderr  *os.File
 
-	// Report returns what /run/bourn/report.json will hold; pid is the child's.
+	// Report returns what /run/bourn/report.json will hold; pid is the child's. It is
+	// called while the child builds its root.
 	Report func(pid int) ([]byte, error)
 	// Sealed is called when the seal holds, before the command's first instruction. An
 	// error ends the run.

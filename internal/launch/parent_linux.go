@@ -34,6 +34,7 @@ type parent struct {
 
 	signals  chan os.Signal
 	messages chan received
+	report   []byte
 	result   Result
 }
 
@@ -176,9 +177,17 @@ func (p *parent) converse() error {
 	if err := p.link.limit(sealTime); err != nil {
 		return err
 	}
-	err := p.link.send(message{Kind: kindOrder, Order: &order{Plan: p.config.Plan, Program: p.config.Program, Terminal: p.outer.streams, Lazy: p.outer.lazy}})
+	plan := *p.config.Plan
+	plan.Items = nil // the child carries the plan out; what it says of it is the parent's
+	err := p.link.send(message{Kind: kindOrder, Order: &order{Plan: &plan, Program: p.config.Program, Terminal: p.outer.streams, Lazy: p.outer.lazy}})
 	if err != nil {
 		return p.broken(err)
+	}
+	// While the child builds.
+	if p.config.Report != nil {
+		if p.report, err = p.config.Report(p.child.pid); err != nil {
+			return err
+		}
 	}
 	for {
 		var r received
@@ -322,14 +331,7 @@ func (p *parent) ready(fds []int) error {
 	if p.outer.any() {
 		p.master = os.NewFile(uintptr(fds[1]), "pty master")
 	}
-	var report []byte
-	if p.config.Report != nil {
-		var err error
-		if report, err = p.config.Report(p.child.pid); err != nil {
-			return err
-		}
-	}
-	return p.link.send(message{Kind: kindReport, Data: report})
+	return p.link.send(message{Kind: kindReport, Data: p.report})
 }
 
 // release lets the command start. With a terminal, signals are caught first: one that

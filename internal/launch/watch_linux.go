@@ -29,6 +29,7 @@ import (
 // fsnotify_wait_marks_destroyed), which a short command should not pay.
 type watcher struct {
 	inotify int
+	raise   bool // put descriptors at highFD and above
 	tree    *namespace.Tree
 	notice  func(Notice)
 	wanted  map[string]map[string]policy.Watch // by directory and name, as the plan has them
@@ -57,14 +58,16 @@ const (
 	watchEvents = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 	// maxWatchedDirs bounds what a pattern may add while the run goes on.
 	maxWatchedDirs = 8192
-	// highFD is where descriptors of watched directories are put, so that a low limit on
-	// open files leaves the child numbers to work with.
+	// highFD is where descriptors of watched directories are put when open files are
+	// limited, so that the child has numbers to work with. Not otherwise: a table that
+	// grows in a process with threads waits for an RCU grace period, some 10 ms.
 	highFD = 512
 )
 
-// newWatcher opens what is watched. It is called before limits are set.
+// newWatcher makes a watcher. Where open files are limited it opens what is watched at
+// once, before the limit is set; else run does, when nothing waits for it.
 func newWatcher(c *child) *watcher {
-	w := &watcher{inotify: -1, tree: c.tree, notice: c.notice, wanted: map[string]map[string]policy.Watch{},
+	w := &watcher{inotify: -1, raise: c.order.Plan.Limits.OpenFiles > 0, tree: c.tree, notice: c.notice, wanted: map[string]map[string]policy.Watch{},
 		byPath: map[string]*watchedDir{}, byWD: map[int32]*watchedDir{}, said: map[Notice]bool{}}
 	for _, wa := range c.order.Plan.Watches {
 		if wa.Pattern != "" {
@@ -76,10 +79,16 @@ func newWatcher(c *child) *watcher {
 		}
 		w.wanted[wa.Dir][wa.Name] = wa
 	}
+	if w.raise {
+		w.armAll()
+	}
+	return w
+}
+
+func (w *watcher) armAll() {
 	for dir := range w.wanted {
 		w.arm(dir)
 	}
-	return w
 }
 
 // arm opens a wanted directory if it is there, and those on the way to it: each of them
@@ -121,9 +130,11 @@ func (w *watcher) add(dir string) (*watchedDir, error) {
 		unix.Close(fd)
 		return nil, unix.ENOSPC
 	}
-	if high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD); err == nil {
-		unix.Close(fd)
-		fd = high
+	if w.raise {
+		if high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, highFD); err == nil {
+			unix.Close(fd)
+			fd = high
+		}
 	}
 	d := &watchedDir{fd: fd, dev: st.Dev, ino: st.Ino, path: dir, ways: map[string]bool{}}
 	w.dirs = append(w.dirs, d)
@@ -145,6 +156,8 @@ func (w *watcher) subscribe(d *watchedDir) error {
 
 // run looks, then handles events, until pid 1 ends.
 func (w *watcher) run() {
+	time.Sleep(lookEvery)
+	w.armAll()
 	for began := time.Now(); time.Since(began) < lookFor; {
 		at := time.Now()
 		w.look()

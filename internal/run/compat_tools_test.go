@@ -11,12 +11,7 @@ import (
 const goModule = `mkdir -p greet; printf 'module example.org/hello\n\ngo 1.21\n' > go.mod
 printf 'package main\n\nimport (\n\t"os"\n\n\t"example.org/hello/greet"\n)\n\nfunc main() { os.Stdout.WriteString(greet.Text("world")) }\n' > main.go
 printf 'package greet\n\n// Text greets.\nfunc Text(name string) string { return "hello " + name + "\\n" }\n' > greet/greet.go
-printf 'package greet\n\nimport (
-	"os"
-	"testing"
-
-	"bourn/internal/run/runtest"
-)\n\nfunc TestText(t *testing.T) {\n\tif Text("x") != "hello x\\n" {\n\t\tt.Fatal(t.TempDir())\n\t}\n}\n' > greet/greet_test.go
+printf 'package greet\n\nimport "testing"\n\nfunc TestText(t *testing.T) {\n\tif Text("x") != "hello x\\n" {\n\t\tt.Fatal(t.TempDir())\n\t}\n}\n' > greet/greet_test.go
 `
 
 func TestCompatGo(t *testing.T) {
@@ -66,6 +61,8 @@ gdb -nx -batch -ex 'set debuginfod enabled off' -ex 'break f' -ex run -ex 'print
 		{name: "perl", needs: "perl", script: `perl -e 'use POSIX; use File::Temp; use Socket; my ($f, $n) = File::Temp::tempfile(); print $f "x"; close $f; print -s $n, "\n"; print strftime("%Y", gmtime(0)), "\n"; print "$0 @ARGV\n"; system("true") == 0 or die; my $out = qx(echo sub); print $out; $SIG{ALRM} = sub { print "alarm\n" }; kill ALRM => $$;' a b; perl -pi -e 's/x/y/' /dev/null; perl -MConfig -e 'print "$Config{archname}\n"'`},
 		{name: "cargo", needs: "cargo", only: "root", once: true, loose: true, env: []string{"HOME=/root"}, before: `command -v cargo; HOME=/root cargo --version`,
 			script: `cargo init -q --vcs none --name hello --bin; cargo build -q --offline; ./target/debug/hello; cargo test -q --offline 2>&1 | grep -c 'test result: ok'; rustc --version | cut -d' ' -f1; cargo run -q --offline`, want: "Hello, world!\n1\nrustc\nHello, world!\n"},
+		// As in the image of Docker's that has rust: /usr/local/rustup and /usr/local/cargo.
+		{name: "a toolchain named by variables", needs: "cargo", only: "root", env: []string{"RUSTUP_HOME=/root/.rustup", "CARGO_HOME=/root/.cargo"}, script: `cargo --version`, loose: true},
 		{name: "sqlite", needs: "sqlite3", script: `sqlite3 db 'pragma journal_mode=wal; create table t(a); insert into t values (1),(2); select sum(a) from t'; sqlite3 db 'select count(*) from t; vacuum; pragma integrity_check'`},
 		{name: "openssl", needs: "openssl", script: `openssl rand -hex 8 | wc -c; echo x | openssl dgst -sha256; openssl req -x509 -newkey ed25519 -nodes -subj /CN=x -keyout k.pem -out c.pem -days 1 2> /dev/null; openssl verify -CAfile c.pem c.pem; stat -c %a k.pem`, loose: true},
 		// Without an account ssh-keygen does nothing.
@@ -84,7 +81,7 @@ func TestCompatPython(t *testing.T) {
 	chores(t, []chore{
 		{name: "venv", needs: "/usr/bin/python3", script: `/usr/bin/python3 -m venv --without-pip v; v/bin/python -c 'import sys; print(sys.prefix == sys.base_prefix, sys.version_info[0])'; . v/bin/activate; python -c 'import os; print(os.environ["VIRTUAL_ENV"] != "")'`, loose: true},
 		// The shims of pyenv look for it in the home, which is not the test's.
-		{name: "through the shims of pyenv", needs: "pyenv python3", only: "root", env: []string{"PYENV_ROOT=/root/.pyenv"}, script: `python3 -c 'import sys; print(sys.version, sys.prefix)'; pip --version; pyenv version-name; mkdir p; printf 'x = 4\n' > p/mod.py; PYTHONPATH=p python3 -c 'import mod; print(mod.x)'`, loose: true},
+		{name: "through the shims of pyenv", needs: "pyenv python3", only: "root", env: []string{"PYENV_ROOT=/root/.pyenv"}, script: `python3 -c 'import sys; print(sys.version, sys.prefix)'; pip --version; mkdir p; printf 'x = 4\n' > p/mod.py; PYTHONPATH=p python3 -c 'import mod; print(mod.x)'`, loose: true},
 		py("multiprocessing", `
 import multiprocessing as mp
 from multiprocessing import shared_memory

@@ -51,22 +51,38 @@ func TestToolchainTurnedIntoSymlink(t *testing.T) {
 		key := u.Write(filepath.Join(u.Home, ".ssh/id"), secret)
 		hidden := u.Write(filepath.Join(u.Dir, "elsewhere/key"), secret)
 		for _, target := range []string{filepath.Dir(key), filepath.Dir(hidden), u.Dir, "/"} {
-			t.Run(filepath.Base(target), func(t *testing.T) {
-				os.RemoveAll(u.Path("bin"))
-				u.Write("bin/tool", "#!/bin/sh\n")
-				in := runtest.User(*u)
-				in.Env = append([]string{"PATH=" + u.Path("bin") + ":" + os.Getenv("PATH")}, u.Env[:1]...)
-				got := try(t, &in, nil, "rename bin bin-old", "symlink "+target+" bin")
-				got.are(t, "ok", "rename bin bin-old", "symlink "+target+" bin")
-				r := in.Bourn(sealed(t, nil, "try", "read "+key, "read "+hidden, "read bin/id", "read bin/key", "hunt "+hunted+" "+u.Dir, "read /etc/shadow", "list /sys/kernel")...)
-				if r.Status == 0 {
-					got = parse(t, r)
-					got.refused(t, got.all()...)
-				}
-				noSecret(t, "PATH", r.Out, r.Err)
-				os.RemoveAll(u.Path("bin-old"))
-				os.Remove(u.Path("bin"))
-			})
+			for _, c := range []struct {
+				name, dir string
+				swap      []string
+			}{
+				{"the directory", "bin", []string{"rename bin old", "symlink " + target + " bin"}},
+				{"its parent", "tools/bin", []string{"rename tools old", "mkdir tools", "symlink " + target + " tools/bin"}},
+				{"it was missing", "", []string{"symlink " + target + " bin"}},
+			} {
+				t.Run(c.name+" to "+filepath.Base(target), func(t *testing.T) {
+					for _, at := range []string{"bin", "tools", "old"} {
+						os.RemoveAll(u.Path(at))
+					}
+					dir := c.dir
+					if dir == "" {
+						dir = "bin"
+					} else {
+						u.Write(dir+"/tool", "#!/bin/sh\n")
+					}
+					in := *u
+					in.Env = append([]string{"PATH=" + u.Path(dir) + ":" + os.Getenv("PATH")}, u.Env[:1]...)
+					try(t, &in, nil, c.swap...)
+					if to, _ := os.Readlink(u.Path(dir)); to != target {
+						return // it could not be replaced
+					}
+					r := in.Bourn(sealed(t, nil, "try", "read "+key, "read "+hidden, "hunt "+hunted+" "+u.Dir, "read /etc/shadow", "list /sys/kernel")...)
+					if r.Status == 0 {
+						got := parse(t, r)
+						got.refused(t, got.all()...)
+					}
+					noSecret(t, "PATH", r.Out, r.Err)
+				})
+			}
 		}
 	})
 }
@@ -139,11 +155,11 @@ func TestGuardedPlaces(t *testing.T) {
 			ops = append(ops, "openw "+at, "append "+at, "trunc "+at, "unlink "+at, "rename evil "+at, "rename "+at+" gone", "chmod "+at)
 		}
 		ops = append(ops, "create .git/hooks/post-commit", "rename .git/hooks .git/h2", "symlink evil .git/hooks/x")
-		pins := []string{"rename .git x", "rename .vscode x", "rename nested/.git x", "rename .claude x", "rename .git/modules x", "rename .git/modules/sub x", "rename nested n2", "rename .git/info .git/i2"}
+		pins := []string{"rename .git x", "rename .vscode x", "rename nested/.git x", "rename .claude x", "rename .git/modules/sub x"}
 		before := tree(t, u.Work)
 		got := try(t, u, nil, append(append(ops, pins...), "create .git/index.lock", "read .git/config", "create ok")...)
 		got.refused(t, ops...)
-		for _, p := range pins[:4] {
+		for _, p := range pins {
 			if !strings.HasPrefix(got[p], "EBUSY") {
 				t.Errorf("%s: %q, want EBUSY", p, got[p])
 			}
@@ -153,6 +169,30 @@ func TestGuardedPlaces(t *testing.T) {
 			if now := tree(t, u.Work)[at]; now != was && !strings.HasSuffix(at, "/work") && !strings.HasSuffix(at, "/.git") {
 				t.Errorf("%s was %q and is %q", at, was, now)
 			}
+		}
+	})
+}
+
+// A directory on the way to what is guarded is replaced by another one: refused, or at
+// least told.
+func TestGuardedUnderReplacedParent(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		for _, c := range []struct{ parent, rest, file string }{
+			{".git/modules", "sub/hooks", "post-checkout"},
+			{".git/info", "", "attributes"},
+			{"nested", ".git/hooks", "pre-commit"},
+		} {
+			t.Run(c.parent, func(t *testing.T) {
+				u := runtest.NewUser(t, u.UID)
+				u.Write(".git/config", "")
+				at := filepath.Join(c.parent, c.rest, c.file)
+				u.Write(at, "mine")
+				r := u.Bourn("run", "--", "sh", "-c", "mv "+c.parent+" away && mkdir -p "+filepath.Dir(at)+" && echo evil > "+at)
+				if u.Read(at) == "mine" || strings.Contains(r.Err, filepath.Base(at)) || strings.Contains(r.Err, "hooks") {
+					return
+				}
+				t.Errorf("%s was replaced and nothing says so: status %d, err %q", at, r.Status, r.Err)
+			})
 		}
 	})
 }

@@ -52,7 +52,7 @@ func newRecord(runID string, agent bourn.AgentName, pid int) (Record, error) {
 	return Record{Version: recordVersion, Run: runID, Agent: agent, Pid: pid, StartTime: start, BootID: boot}, nil
 }
 
-// save writes the record and removes the oldest ones of runs that have ended.
+// save writes the record.
 func (h *Home) save(r Record) error {
 	dir := h.runsDir(r.Agent)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -67,7 +67,7 @@ func (h *Home) save(r Record) error {
 	if err := replace(filepath.Join(dir, r.Run+".json"), append(data, '\n'), 0o600, func(*os.File) error { return nil }); err != nil {
 		return fmt.Errorf("cannot record the run: %w", err)
 	}
-	return h.prune(r.Agent)
+	return nil
 }
 
 // prune keeps the newest records. Names begin with the time, so they sort by age.

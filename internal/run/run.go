@@ -157,13 +157,15 @@ func (r *runner) keepMemory() error {
 	return r.home.remember(r.Options.Agent, r.Request, now)
 }
 
-// finish removes the mount points that the run made in the agent's home.
+// finish removes the mount points that the run made in the agent's home, and the oldest
+// records.
 func (r *runner) finish() error {
+	err := r.home.prune(r.Options.Agent)
 	if r.Options.Agent == "" {
-		return nil
+		return err
 	}
 	r.release()
-	return r.home.sweepAgent(r.Options.Agent)
+	return errors.Join(err, r.home.sweepAgent(r.Options.Agent))
 }
 
 // notes says what happened to denied and guarded paths during the run.

@@ -311,7 +311,7 @@ func (c *comparer) failed(op op, way way, in result, spelled string) {
 	if !c.canRead(way.real) || !c.passable(way) || op.Op == "unlock" || c.later(way.real) {
 		return
 	}
-	if slices.Contains(writing, op.Op) && !c.canWrite(way.real) || op.Op == "exec" && !c.canExec(way.real) {
+	if slices.Contains(writing, op.Op) && (!c.canWrite(way.real) || underAny(way.real, c.maybe)) || op.Op == "exec" && !c.canExec(way.real) {
 		return
 	}
 	if op.Op == "rename" || op.Op == "link" {

@@ -21,6 +21,7 @@ type oracle struct {
 	closed                []string // real places that must be closed, with what is below
 	objects               map[string]bool
 	guarded               []string
+	maybe                 []string // may be read-only too: what a dropped grant holds of the kind
 	denies                []string // patterns, absolute, of every glob deny
 }
 
@@ -172,34 +173,41 @@ var guardedBelow = []string{".git/hooks", ".git/config", ".git/config.worktree",
 	".mcp.json", ".envrc"}
 
 func (o *oracle) guard() {
-	for _, g := range o.writes {
+	o.guarded = o.guards(o.writes)
+	o.maybe = o.guards(o.asked())
+}
+
+// guards returns what is read-only of trees that may be written.
+func (o *oracle) guards(grants []string) (guarded []string) {
+	for _, g := range grants {
 		if o.kind(g) != "dir" {
 			continue
 		}
 		for _, rel := range []string{".git", ".vscode", ".claude"} { // .git is a file in a worktree
 			if at := o.place(g + "/" + rel); at != "" && o.kind(at) != "dir" {
-				o.guarded = append(o.guarded, at)
+				guarded = append(guarded, at)
 			}
 		}
 		for _, rel := range guardedBelow {
 			if at := o.place(g + "/" + rel); at != "" {
-				o.guarded = append(o.guarded, at)
+				guarded = append(guarded, at)
 			}
 		}
 	}
 	for _, at := range o.paths() { // repositories three levels below a grant
 		sub := path.Dir(at)
-		if path.Base(at) != ".git" || o.kind(at) != "dir" || !slices.ContainsFunc(o.writes, func(g string) bool { return o.nested(sub, g) }) {
+		if path.Base(at) != ".git" || o.kind(at) != "dir" || !slices.ContainsFunc(grants, func(g string) bool { return o.nested(sub, g) }) {
 			continue
 		}
 		for _, rel := range guardedBelow[:5] {
 			if real := o.place(sub + "/" + rel); real != "" {
-				o.guarded = append(o.guarded, real)
+				guarded = append(guarded, real)
 			}
 		}
 	}
-	o.guarded = slices.DeleteFunc(o.guarded, func(at string) bool { return !underAny(at, o.writes) })
-	sort.Strings(o.guarded)
+	guarded = slices.DeleteFunc(guarded, func(at string) bool { return !underAny(at, o.writes) })
+	sort.Strings(guarded)
+	return guarded
 }
 
 // nested reports whether repositories are looked for in a directory below a grant.
@@ -257,12 +265,12 @@ func (o *oracle) passable(r way) bool {
 
 // mountPoint reports whether something is attached at a place, or may be.
 func (o *oracle) mountPoint(at string) bool {
-	for _, list := range [][]string{o.reads, o.writes, o.spawns, o.closed, o.guarded} {
+	for _, list := range [][]string{o.reads, o.writes, o.spawns, o.closed, o.guarded, o.maybe} {
 		if slices.Contains(list, at) {
 			return true
 		}
 	}
-	for _, g := range o.guarded { // the directories that hold them keep their names
+	for _, g := range slices.Concat(o.guarded, o.maybe) { // the directories that hold them keep their names
 		if path.Dir(g) == at {
 			return true
 		}

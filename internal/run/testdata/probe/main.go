@@ -53,7 +53,7 @@ func serve([]string) {
 func hold(ops []string) {
 	try(ops)
 	fmt.Println("held")
-	select {}
+	rest()
 }
 
 // answer performs one operation.

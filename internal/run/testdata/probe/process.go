@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,7 +30,14 @@ func daemon(a []string) {
 	}
 	fmt.Println("left")
 	if a[0] == "wait" {
-		select {}
+		rest()
+	}
+}
+
+// rest waits for ever; an empty select would end the program, since nothing could wake it.
+func rest() {
+	for {
+		_ = unix.Pause()
 	}
 }
 
@@ -43,7 +51,7 @@ func stay(a []string) {
 		}
 		os.Exit(0)
 	}
-	select {}
+	rest()
 }
 
 func status(a []string) {
@@ -57,7 +65,7 @@ func raise(a []string) {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	signal.Reset()
 	_ = unix.Kill(os.Getpid(), syscall.Signal(n))
-	select {}
+	rest()
 }
 
 // signals says which signals are ignored or blocked: a command must start as it would
@@ -104,7 +112,7 @@ func size([]string) {
 	fmt.Println("no terminal")
 }
 
-func spin([]string) { fmt.Println("ready"); select {} }
+func spin([]string) { fmt.Println("ready"); rest() }
 
 // thief leaves a process that reads the terminal by every way there is, and says on
 // its own file what it got.
@@ -141,7 +149,7 @@ func thief(a []string) {
 	if f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
 		go snatch("/dev/tty", f)
 	}
-	select {}
+	rest()
 }
 
 // snoop tries to type into every terminal that it can name.
@@ -208,6 +216,8 @@ func role(a []string) {
 	if feed != nil {
 		feed()
 	}
+	hung := time.AfterFunc(3*time.Second, func() { _ = p.Kill() })
+	defer hung.Stop()
 	_, _ = io.Copy(&stderr, r)
 	state, err := p.Wait()
 	if err != nil {
