@@ -3,7 +3,6 @@ package run
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -133,23 +132,22 @@ func fill(dir string, text []byte) error {
 	return nil
 }
 
-// newIdentity returns an Ed25519 key pair as PEM: PKCS #8 (RFC 5958) and
-// SubjectPublicKeyInfo (RFC 8410).
+// DER that stands before the bytes of an Ed25519 key, which have a fixed length: a
+// PrivateKeyInfo with the seed (RFC 8410, section 7) and a SubjectPublicKeyInfo (section
+// 4). Package crypto/x509 says the same and doubles what every start must initialise.
+var (
+	privatePrefix = []byte{0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20}
+	publicPrefix  = []byte{0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00}
+)
+
+// newIdentity returns an Ed25519 key pair as PEM: PKCS #8 and SubjectPublicKeyInfo.
 func newIdentity() (key, pub []byte, err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	privateDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return nil, nil, err
-	}
-	publicDER, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return nil, nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: privateDER}),
-		pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: append(privatePrefix[:len(privatePrefix):len(privatePrefix)], private.Seed()...)}),
+		pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: append(publicPrefix[:len(publicPrefix):len(publicPrefix)], public...)}), nil
 }
 
 // Delete removes an agent's directory with everything in it. An agent that runs, or may

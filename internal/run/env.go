@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -74,8 +73,34 @@ var toolchainRoots = []struct {
 	{"/go/bin", 1, []string{"bin", "lib", "pkg/tool", "pkg/include", "src", "VERSION", "go.env"}},
 }
 
-// versioned are toolchains that stand in a directory per version.
-var versioned = regexp.MustCompile(`^(.*/\.nvm/versions/node/[^/]+|.*/\.sdkman/candidates/[^/]+/[^/]+|.*/\.fnm/.*/installation|/opt/[^/]+(?:/[^/]+)*|.*/\.local/share/mise/installs/[^/]+/[^/]+|.*/\.pyenv/versions/[^/]+|.*/\.rustup/toolchains/[^/]+)/bin$`)
+// versioned are toolchains that stand in a directory per version: the directory of PATH
+// is its bin. Patterns are path.Match's and match the end of the version's directory.
+var versioned = []string{
+	".nvm/versions/node/*", ".sdkman/candidates/*/*", ".fnm/*/*/installation", ".fnm/*/*/*/installation",
+	".local/share/mise/installs/*/*", ".pyenv/versions/*", ".rustup/toolchains/*",
+}
+
+// versionRoot returns the root of a versioned toolchain of which dir is the bin.
+func versionRoot(dir string) (string, bool) {
+	root, ok := strings.CutSuffix(dir, "/bin")
+	if !ok {
+		return "", false
+	}
+	if strings.HasPrefix(root, "/opt/") {
+		return root, true
+	}
+	parts := strings.Split(root, "/")
+	for _, pattern := range versioned {
+		n := strings.Count(pattern, "/") + 1
+		if n > len(parts) {
+			continue
+		}
+		if hit, _ := filepath.Match(pattern, strings.Join(parts[len(parts)-n:], "/")); hit {
+			return root, true
+		}
+	}
+	return "", false
+}
 
 // toolchains returns what must be readable for the programs in PATH to run.
 func (h *Home) toolchains() []string {
@@ -91,8 +116,8 @@ func (h *Home) toolchains() []string {
 			continue
 		}
 		dir = filepath.Clean(dir)
-		if m := versioned.FindStringSubmatch(dir); m != nil {
-			add(m[1])
+		if root, ok := versionRoot(dir); ok {
+			add(root)
 			continue
 		}
 		rooted := false
