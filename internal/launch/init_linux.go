@@ -86,6 +86,7 @@ func (c *child) serve() error {
 		return stepError(stepAssert, errors.New("no order came"))
 	}
 	c.order = m.Order
+	go makeRoom(c.order.Plan.Watches)
 	gate, err := c.build()
 	if err != nil {
 		return err

@@ -79,16 +79,16 @@ func rules(plan *policy.Plan) []landlock.Rule {
 		{Path: "/run/bourn/bourn", Access: landlock.Exec},
 	}
 	place := func(path string, write, exec bool) {
-		access := landlock.Access(0)
+		// Reading is granted by / already; here as well, since the kernel walks up from the
+		// opened file only until every right that is asked for has been granted.
+		access := landlock.Read | landlock.Connect
 		if write {
 			access |= landlock.Write
 		}
 		if exec {
 			access |= landlock.Exec
 		}
-		if access != 0 {
-			rs = append(rs, landlock.Rule{Path: path, Access: access})
-		}
+		rs = append(rs, landlock.Rule{Path: path, Access: access})
 	}
 	masked := map[string]bool{}
 	for _, m := range plan.Masks {

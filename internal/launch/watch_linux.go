@@ -59,13 +59,12 @@ const (
 	// maxWatchedDirs bounds what a pattern may add while the run goes on.
 	maxWatchedDirs = 8192
 	// highFD is where descriptors of watched directories are put when open files are
-	// limited, so that the child has numbers to work with. Not otherwise: a table that
-	// grows in a process with threads waits for an RCU grace period, some 10 ms.
+	// limited, so that the child has numbers to work with.
 	highFD = 512
 )
 
-// newWatcher makes a watcher. Where open files are limited it opens what is watched at
-// once, before the limit is set; else run does, when nothing waits for it.
+// newWatcher opens what is watched. It is called before limits are set, and before the
+// command runs: a directory that the command renames first would be missed.
 func newWatcher(c *child) *watcher {
 	w := &watcher{inotify: -1, raise: c.order.Plan.Limits.OpenFiles > 0, tree: c.tree, notice: c.notice, wanted: map[string]map[string]policy.Watch{},
 		byPath: map[string]*watchedDir{}, byWD: map[int32]*watchedDir{}, said: map[Notice]bool{}}
@@ -79,15 +78,28 @@ func newWatcher(c *child) *watcher {
 		}
 		w.wanted[wa.Dir][wa.Name] = wa
 	}
-	if w.raise {
-		w.armAll()
+	for dir := range w.wanted {
+		w.arm(dir)
 	}
 	return w
 }
 
-func (w *watcher) armAll() {
-	for dir := range w.wanted {
-		w.arm(dir)
+// makeRoom lets the table of open files grow once, to what the watches of a plan need. A
+// table that grows in a process with threads waits for an RCU grace period, some 10 ms;
+// called early, it does so while the root is built.
+func makeRoom(watches []policy.Watch) {
+	const usual = 40 // of the 64 that every process starts with
+	dirs := map[string]bool{}
+	for _, wa := range watches {
+		if wa.Pattern == "" {
+			dirs[wa.Dir] = true
+		}
+	}
+	if len(dirs) <= usual {
+		return
+	}
+	if fd, err := unix.FcntlInt(controlFD, unix.F_DUPFD_CLOEXEC, 2*len(dirs)+highFD); err == nil {
+		unix.Close(fd)
 	}
 }
 
@@ -156,8 +168,6 @@ func (w *watcher) subscribe(d *watchedDir) error {
 
 // run looks, then handles events, until pid 1 ends.
 func (w *watcher) run() {
-	time.Sleep(lookEvery)
-	w.armAll()
 	for began := time.Now(); time.Since(began) < lookFor; {
 		at := time.Now()
 		w.look()

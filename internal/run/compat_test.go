@@ -29,7 +29,7 @@ type chore struct {
 	want    string // what it prints; "" means whatever it prints outside
 	once    bool   // too slow to be done twice: inside only, want says what it prints
 	loose   bool   // what it leaves or says on standard error differs from time to time
-	only    string // "root" or "user", where it concerns one of them
+	only    string // "root", "user", or "self", who runs the test, where it concerns one of them
 	env     []string
 	instead string // inside it is meant to differ: it fails there and says this
 }
@@ -53,7 +53,7 @@ func chores(t *testing.T, all []chore) {
 	t.Helper()
 	runtest.Users(t, func(t *testing.T, u *runtest.User) {
 		for _, c := range all {
-			if c.only == "root" && u.UID != 0 || c.only == "user" && u.UID == 0 {
+			if c.only == "root" && u.UID != 0 || c.only == "user" && u.UID == 0 || c.only == "self" && u.UID != os.Getuid() {
 				continue
 			}
 			t.Run(c.name, func(t *testing.T) {

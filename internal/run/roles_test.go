@@ -30,8 +30,8 @@ func TestRolesAreInert(t *testing.T) {
 		for name, flags := range shells {
 			for _, three := range []string{"none", "null", "dir", "pipe", "tcp", "named", "dgram", "pair", "pair-data", "pair-order"} {
 				for _, extra := range []string{"", "+pid", "+user+pid", "+mnt+pid"} {
-					if u.UID != 0 && strings.HasPrefix(extra, "+user") {
-						continue // a user namespace in a user namespace needs nothing more to be tried
+					if strings.HasPrefix(extra, "+user") && (u.UID != 0 || strings.HasSuffix(name, "pid")) {
+						continue // a user namespace in that user namespace cannot be mapped
 					}
 					t.Run(name+"/"+three+extra, func(t *testing.T) {
 						r := u.Do("unshare", append(flags, "--", probe(t), "role", three+extra, runtest.Binary(t), host)...)

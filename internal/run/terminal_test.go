@@ -125,6 +125,22 @@ func (s *screen) expect(text string) {
 	}
 }
 
+// hangUp takes the terminal away. The reader holds it until it has read once more.
+func (s *screen) hangUp() {
+	s.t.Helper()
+	name, err := os.Readlink("/proc/" + itoa(s.cmd.Process.Pid) + "/fd/0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	tty, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NOCTTY, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = s.ptmx.Close()
+	_, _ = tty.WriteString("x")
+	_ = tty.Close()
+}
+
 // end waits for the session leader's end.
 func (s *screen) end() syscall.WaitStatus {
 	s.t.Helper()
@@ -177,8 +193,11 @@ func TestTerminalThief(t *testing.T) {
 		if data, err := os.ReadFile(loot); err == nil && strings.Contains(string(data), "again") {
 			t.Errorf("a stopped run read %q", data)
 		}
-		s.typed("kill -9 %1; wait; echo gone-$?\n")
-		s.expect("gone-")
+		s.typed("kill -9 %1\n")
+		eventually(t, "the stopped run is gone", func() bool {
+			s.typed("\n")
+			return strings.Contains(s.text(), "Killed")
+		})
 		s.typed("exit\n")
 		s.end()
 	})
@@ -205,18 +224,17 @@ func TestCtrlC(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	runtest.Users(t, func(t *testing.T, u *runtest.User) {
-		s := inTerminal(t, u, runtest.Binary(t), "run", "-q", "--read", probe(t), "--", "sh", "-c", `stty size; "$0" catch 15; stty size; "$0" size`, probe(t))
+		s := inTerminal(t, u, runtest.Binary(t), "run", "-q", "--read", probe(t), "--", "sh", "-c", `stty size; trap : INT; "$0" catch 2; stty size; "$0" size`, probe(t))
 		s.expect("24 80")
 		s.expect("ready")
 		if err := pty.Setsize(s.ptmx, &pty.Winsize{Rows: 41, Cols: 133}); err != nil {
 			t.Fatal(err)
 		}
 		s.expect("caught SIGWINCH")
-		s.typed("\x1c") // SIGQUIT is caught and shown
-		s.expect("caught SIGQUIT")
-		// SIGTERM goes to the command, which is the shell; its child is ended by the pty.
 		s.typed("\x03")
 		s.expect("caught SIGINT")
+		s.expect("41 133")
+		s.expect("41 133")
 	})
 }
 
@@ -321,7 +339,9 @@ func TestHangup(t *testing.T) {
 		u.Env = append(u.Env, "MARK="+mark)
 		s := inTerminal(t, u, runtest.Binary(t), sealed(t, []string{"--env", "MARK"}, "daemon", "wait")...)
 		s.expect("left")
-		s.ptmx.Close()
-		eventually(t, "nothing is left after the terminal went away", func() bool { return len(marked(t, mark)) == 0 })
+		s.hangUp()
+		if !eventually(t, "nothing is left after the terminal went away", func() bool { return len(marked(t, mark)) == 0 }) {
+			t.Errorf("left: %v", marked(t, mark))
+		}
 	})
 }

@@ -137,6 +137,13 @@ func (o *oracle) destructive(targets []string, free string) (ops []op) {
 			ops = append(ops, op{Op: what, Path: at, Arg: fresh, destroys: true})
 		}
 	}
+	for _, at := range o.guarded { // a name that runs code on the host must stay what it is
+		for above := path.Dir(at); underAny(above, o.writes) && !slices.Contains(o.writes, above); above = path.Dir(above) {
+			if beside := path.Dir(above) + "/zzt"; !o.later(beside) {
+				ops = append(ops, op{Op: "retake", Path: at, Arg: beside, Args: []string{above}, destroys: true})
+			}
+		}
+	}
 	return ops
 }
 
@@ -289,6 +296,8 @@ func (c *comparer) operation(op op, in result, i int) {
 // succeeded judges an operation that went through.
 func (c *comparer) succeeded(op op, target, spelled string) {
 	switch {
+	case op.Op == "retake":
+		c.v.add("protected name taken", "%s succeeds after a rename of %s", spelled, c.relative(op.Args[0]))
 	case c.isClosed(target) && op.Op != "stat" && (c.granted(target) || underAny(target, c.closed) && !c.ownOnly(target)):
 		c.v.add("closed but "+op.Op, "%s succeeds", spelled)
 	case c.granted(target) && !c.canWrite(target) && op.Op == "write" && c.kind(target) == "fifo":

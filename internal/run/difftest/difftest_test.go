@@ -98,20 +98,27 @@ func TestDifference(t *testing.T) {
 	var workers sync.WaitGroup
 	began := time.Now()
 	as := users()
-	for i := range max(runtime.GOMAXPROCS(0), len(as)) {
-		uid := as[i%len(as)]
-		e, err := newEngine(bourn, bin, uid, places())
-		if err != nil {
-			t.Fatal(err)
+	for range runtime.GOMAXPROCS(0) {
+		engines := make([]*engine, len(as))
+		for i, uid := range as {
+			e, err := newEngine(bourn, bin, uid, places())
+			if err != nil {
+				t.Fatal(err)
+			}
+			engines[i] = e
 		}
 		workers.Go(func() {
-			defer e.close()
+			for _, e := range engines {
+				defer e.close()
+			}
 			for !tally.full() {
 				n := next.Add(1) - 1
 				if n >= int64(*trials) {
 					return
 				}
-				tally.one(t, e, generate(*seed+uint64(n), uid, places()))
+				at := *seed + uint64(n)
+				e := engines[at%uint64(len(engines))] // so that a seed alone tells the user
+				tally.one(t, e, generate(at, e.uid, places()))
 			}
 		})
 	}
@@ -119,7 +126,7 @@ func TestDifference(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("%d trials, %d refused, %d operations in %s: %.1f trials/s", tally.trials, tally.refused, tally.ops, took.Round(time.Millisecond), float64(tally.trials)/took.Seconds())
 	for _, kind := range slices.Sorted(maps.Keys(tally.kinds)) {
-		t.Logf("%6d × %s", tally.kinds[kind], kind)
+		t.Logf("%6d × %s (first: seed %d)", tally.kinds[kind], kind, tally.first[kind])
 	}
 }
 
@@ -128,6 +135,7 @@ type tally struct {
 	mu                   sync.Mutex
 	trials, refused, ops int
 	kinds                map[string]int
+	first                map[string]uint64
 	shown                map[string]bool // kinds that need no report of their own any more
 	reports, errors      int
 }
@@ -157,7 +165,10 @@ func (y *tally) one(t *testing.T, e *engine, trial *trial) {
 	fresh := ""
 	for _, f := range v.findings {
 		if y.kinds == nil {
-			y.kinds, y.shown = map[string]int{}, map[string]bool{}
+			y.kinds, y.first, y.shown = map[string]int{}, map[string]uint64{}, map[string]bool{}
+		}
+		if y.kinds[f.Kind] == 0 {
+			y.first[f.Kind] = trial.Seed
 		}
 		if y.kinds[f.Kind]++; !y.shown[f.Kind] && fresh == "" && y.reports < shownKinds {
 			fresh = f.Kind

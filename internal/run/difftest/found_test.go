@@ -40,6 +40,15 @@ var found = []struct {
 	{"two denies in an agent's home, one below the other", trial{Agent: true, Deny: literal("home/p", "home/p/a")}},
 	{"a grant by a link in a denied directory", trial{Write: []string{"w/l"}, Deny: literal("w"),
 		Nodes: []node{linkNode("w/l", "@/o")}}},
+	{"a hard link of a file that runs code on the host", trial{Write: []string{"w"},
+		Nodes: []node{fileNode("w/.envrc", 0o644), hardNode("w/other", "w/.envrc")}}},
+	{"a directory above a nested repository is replaced", trial{Write: []string{"w"},
+		Nodes: []node{dirNode("w/sub", 0o755), dirNode("w/sub/.git", 0o755), fileNode("w/sub/.git/config", 0o644)}}},
+	{"a write grant in a spawn dir", trial{Read: []string{"w"}, Write: []string{"w/d/f"}, Spawn: []string{"w/d"}, Exec: "allowlist",
+		Nodes: []node{dirNode("w/d", 0o755), fileNode("w/d/f", 0o755)}}},
+	{"a socket with a newline in its name", trial{Write: []string{"w"}, Nodes: []node{{Path: "w/n\nl", Kind: "sock"}}}},
+	{"what a dropped grant holds of the guarded kind", trial{Write: []string{"o", "w"}, Deny: literal("w"),
+		Nodes: []node{linkNode("w/config", "../o"), linkNode("w/.git", "../w")}}},
 	{"a denied object under another name", trial{Read: []string{"w", "o"}, Deny: literal("w/f"),
 		Nodes: []node{fileNode("w/f", 0o644), hardNode("o/g", "w/f"), linkNode("o/l", "../w/f")}}},
 	{"a directory above a denied file is renamed between runs", trial{Write: []string{"w"}, Deny: literal("w/d/f"),
@@ -57,7 +66,10 @@ func TestFound(t *testing.T) {
 			defer e.close()
 			for _, f := range found {
 				made := f.t.clone()
-				made.UID, made.Place, made.Cwd, made.Bourn, made.Exec = uid, place, "w", "bh", "any"
+				made.UID, made.Place, made.Cwd, made.Bourn = uid, place, "w", "bh"
+				if made.Exec == "" {
+					made.Exec = "any"
+				}
 				made.Nodes = append([]node{dirNode("home", 0o755), dirNode("w", 0o755), dirNode("o", 0o755), dirNode("bh", 0o700)}, made.Nodes...)
 				v, err := e.run(made)
 				if err != nil {

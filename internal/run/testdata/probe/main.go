@@ -23,7 +23,7 @@ import (
 func main() {
 	verbs := map[string]func([]string){
 		"try": try, "hold": hold, "daemon": daemon, "stay": stay, "role": role,
-		"signals": signals, "raise": raise, "status": status, "thief": thief, "snoop": snoop, "argv": argv,
+		"signals": signals, "status": status, "thief": thief, "snoop": snoop, "argv": argv,
 		"size": size, "catch": catch, "spin": spin, "serve": serve,
 	}
 	if len(os.Args) < 2 || verbs[os.Args[1]] == nil {

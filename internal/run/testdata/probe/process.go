@@ -59,15 +59,6 @@ func status(a []string) {
 	os.Exit(n)
 }
 
-// raise ends this process by a signal.
-func raise(a []string) {
-	n, _ := strconv.Atoi(a[0])
-	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-	signal.Reset()
-	_ = unix.Kill(os.Getpid(), syscall.Signal(n))
-	rest()
-}
-
 // signals says which signals are ignored or blocked: a command must start as it would
 // without bourn.
 func signals([]string) {

@@ -137,7 +137,7 @@ func confine() error {
 
 // changing are the operations that follow a link at the end and change what is there.
 var changing = map[string]bool{"write": true, "trunc": true, "chmod": true, "utime": true, "chown": true, "xattr": true,
-	"create": true, "mkdir": true, "symlink": true, "mkfifo": true, "opentrunc": true, "unlock": true}
+	"create": true, "mkdir": true, "symlink": true, "mkfifo": true, "opentrunc": true, "unlock": true, "retake": true}
 
 // elsewhere reports whether a target exists and is not below the trials' directories.
 func elsewhere(t target) bool {
@@ -455,6 +455,15 @@ func try(o op) (r result) {
 		r.Errno = number(err)
 	case "move": // for good
 		r.Errno = number(unix.Renameat(t.dir, t.name, unix.AT_FDCWD, o.Arg))
+	case "retake": // put another tree in the place of a directory above, and a file at the path
+		above := o.Args[0]
+		if err := unix.Renameat(unix.AT_FDCWD, above, unix.AT_FDCWD, o.Arg); err != nil {
+			return result{Errno: number(err)}
+		}
+		_ = os.MkdirAll(path.Dir(o.Path), 0o755)
+		r.Errno = number(os.WriteFile(o.Path, []byte("#taken"), 0o644))
+		_ = os.RemoveAll(above) // made just now
+		r.undo(unix.Renameat(unix.AT_FDCWD, o.Arg, unix.AT_FDCWD, above))
 	case "put": // a decoy, for good
 		_ = os.MkdirAll(path.Dir(o.Path), 0o755)
 		r.Errno = number(os.WriteFile(o.Path, []byte("#decoy"), 0o644))
