@@ -174,6 +174,9 @@ func (a *app) open() error {
 	if err != nil {
 		return err
 	}
+	if err := h.Make(); err != nil {
+		return err
+	}
 	if err := h.Sweep(); err != nil {
 		return err
 	}

@@ -167,8 +167,8 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 	default:
 		a.say("dropped: %s, and %d more (bourn plan shows all)", dropped[0], len(dropped)-1)
 	}
-	if home := p.Request.Home; p.Plan.Cwd == home && p.Request.Cwd != home {
-		a.say("the current directory is not granted: the command starts in an empty home")
+	for _, hint := range p.Hints() {
+		a.say("%s", hint)
 	}
 }
 

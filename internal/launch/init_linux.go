@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"bourn/internal/policy"
 	"bourn/internal/sandbox/namespace"
 
 	"golang.org/x/sys/unix"
@@ -47,9 +48,10 @@ func initRole() {
 // was made by a process outside this pid namespace, as only a parent can pass it, and
 // unless the child is alone in namespaces of its own.
 func assertControl() error {
-	kind, err := unix.GetsockoptInt(controlFD, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	if err != nil || kind != unix.AF_UNIX {
-		return errors.New("descriptor 3 is not a control socket")
+	for option, want := range map[int]int{unix.SO_DOMAIN: unix.AF_UNIX, unix.SO_TYPE: unix.SOCK_STREAM} {
+		if got, err := unix.GetsockoptInt(controlFD, unix.SOL_SOCKET, option); err != nil || got != want {
+			return errors.New("descriptor 3 is not a control socket")
+		}
 	}
 	for _, call := range []uintptr{unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME} {
 		if n, errno := nameLength(call); errno != 0 || n != familyLength {
@@ -62,6 +64,15 @@ func assertControl() error {
 	}
 	unix.CloseOnExec(controlFD)
 	return namespace.Assert()
+}
+
+// mountNamespace identifies the caller's mount namespace.
+func mountNamespace() (policy.Object, error) {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/mnt", &st); err != nil {
+		return policy.Object{}, err
+	}
+	return policy.Object{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
 // familyLength is the length of an address that has no name: its family alone (unix(7)).
@@ -86,6 +97,11 @@ func (c *child) serve() error {
 		return stepError(stepAssert, errors.New("no order came"))
 	}
 	c.order = m.Order
+	// An owner of its own is not enough: a role started by hand in somebody's user
+	// namespace would share their mounts.
+	if own, err := mountNamespace(); err != nil || c.order.Outside == (policy.Object{}) || own == c.order.Outside {
+		return stepError(stepAssert, errors.Join(err, errors.New("the mount namespace is the parent's")))
+	}
 	go makeRoom(c.order.Plan.Watches)
 	gate, err := c.build()
 	if err != nil {

@@ -138,7 +138,10 @@ func run(c Config) (Result, error) {
 	p.link = p.child.link
 	p.outer = findTerminal(c)
 	defer p.outer.close()
-	err := p.converse()
+	err := checkStreams(c.Plan, [3]*os.File{c.Stdin, c.Stdout, c.Stderr})
+	if err == nil {
+		err = p.converse()
+	}
 	p.end()
 	return p.result, err
 }
@@ -177,9 +180,13 @@ func (p *parent) converse() error {
 	if err := p.link.limit(sealTime); err != nil {
 		return err
 	}
+	outside, err := mountNamespace()
+	if err != nil {
+		return err
+	}
 	plan := *p.config.Plan
 	plan.Items = nil // the child carries the plan out; what it says of it is the parent's
-	err := p.link.send(message{Kind: kindOrder, Order: &order{Plan: &plan, Program: p.config.Program, Terminal: p.outer.streams, Lazy: p.outer.lazy}})
+	err = p.link.send(message{Kind: kindOrder, Order: &order{Plan: &plan, Outside: outside, Program: p.config.Program, Terminal: p.outer.streams, Lazy: p.outer.lazy}})
 	if err != nil {
 		return p.broken(err)
 	}
@@ -334,23 +341,21 @@ func (p *parent) ready(fds []int) error {
 	return p.link.send(message{Kind: kindReport, Data: p.report})
 }
 
-// release lets the command start. With a terminal, signals are caught first: one that
-// ended bourn now would leave the terminal raw. Without one they may end bourn, and the
-// child with it, until the command has started, and the rest is done while it starts.
+// release lets the command start. Signals are caught first: one that ended bourn from
+// here on would end the command without its knowledge, or leave the terminal raw.
 func (p *parent) release() error {
-	if !p.outer.any() {
-		err := p.link.send(message{Kind: kindGo})
-		signal.Notify(p.signals, forwarded...)
-		signal.Notify(p.signals, unix.SIGTSTP)
-		return errors.Join(err, p.serveGate())
+	for _, sig := range append(forwarded, p.alsoForwarded()...) {
+		if !signal.Ignored(sig) { // what was ignored outside stays ignored inside
+			signal.Notify(p.signals, sig)
+		}
 	}
-	signal.Notify(p.signals, forwarded...)
-	signal.Notify(p.signals, unix.SIGWINCH, unix.SIGCONT)
-	relay, err := terminal.Start(terminal.Config{Outer: p.outer.input, Output: p.outer.output, Master: p.master, Lazy: p.outer.lazy})
-	if err != nil {
-		return fmt.Errorf("cannot relay the terminal: %w", err)
+	if p.outer.any() {
+		relay, err := terminal.Start(terminal.Config{Outer: p.outer.input, Output: p.outer.output, Master: p.master, Lazy: p.outer.lazy})
+		if err != nil {
+			return fmt.Errorf("cannot relay the terminal: %w", err)
+		}
+		p.relay = relay
 	}
-	p.relay = relay
 	return errors.Join(p.link.send(message{Kind: kindGo}), p.serveGate())
 }
 

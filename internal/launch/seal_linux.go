@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"bourn/internal/policy"
@@ -38,18 +39,25 @@ func (c *child) sealAndStart(started chan<- error, release <-chan struct{}) {
 // that pid 1's other threads keep what they need to renew masks.
 func (c *child) seal() (landlock.Result, error) {
 	var result landlock.Result
+	var ruleset *landlock.Ruleset
 	plan := c.order.Plan
 	steps := []struct {
 		name string
 		do   func() error
 	}{
+		// Before the privileges go: a directory of the person's own may have a mode that
+		// only CAP_DAC_OVERRIDE gets past.
+		{stepLandlock, func() (err error) {
+			ruleset, err = landlock.Make(rules(plan), landlock.Options{Open: openStreams()})
+			return err
+		}},
 		// Before the privileges go: a limit may only be lowered without them.
 		{stepLimits, func() error { return setLimits(plan.Limits) }},
 		// Before no_new_privs and everything else: needs CAP_SETPCAP.
 		{stepPrivileges, dropPrivileges},
 		// After the last mount (Landlock refuses mounts), before seccomp, which refuses
 		// nothing that Landlock needs but is cheapest to add last.
-		{stepLandlock, func() (err error) { result, err = landlock.Restrict(rules(plan), landlock.Options{}); return err }},
+		{stepLandlock, func() (err error) { result, err = ruleset.Restrict(); return err }},
 		{stepSeccomp, installSeccomp},
 		// After all of them: what was installed is tried.
 		{stepProbe, func() error { return probe(plan) }},
@@ -90,21 +98,41 @@ func rules(plan *policy.Plan) []landlock.Rule {
 		}
 		rs = append(rs, landlock.Rule{Path: path, Access: access})
 	}
-	masked := map[string]bool{}
-	for _, m := range plan.Masks {
-		masked[m.Path] = true
+	masked := func(path string) bool {
+		return slices.ContainsFunc(plan.Masks, func(m policy.Mask) bool { return policy.Under(path, m.Path) })
 	}
 	for _, b := range plan.Binds {
-		if !masked[b.Path] {
+		if !masked(b.Path) {
 			place(b.Path, b.Write, !b.NoExec)
 		}
 	}
 	for _, p := range plan.Private {
-		if !masked[p.Path] {
+		if !masked(p.Path) {
 			place(p.Path, true, !p.NoExec)
 		}
 	}
 	return rs
+}
+
+// openStreams lets the command open its standard streams by name (/dev/stdin), as far as
+// they are open: their files lie outside the root.
+func openStreams() []landlock.Open {
+	var out []landlock.Open
+	for fd := range 3 {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err != nil {
+			continue
+		}
+		access := landlock.ReadFile
+		switch flags & unix.O_ACCMODE {
+		case unix.O_WRONLY:
+			access = landlock.WriteFile | landlock.Truncate
+		case unix.O_RDWR:
+			access |= landlock.WriteFile | landlock.Truncate
+		}
+		out = append(out, landlock.Open{FD: fd, Access: access})
+	}
+	return out
 }
 
 // setLimits lowers the process's limits; the command inherits them. They also bind pid

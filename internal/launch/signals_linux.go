@@ -7,10 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forwarded are the signals that bourn passes on. A run with a terminal of its own adds
-// SIGWINCH and SIGCONT. One without adds SIGTSTP: with one, ^Z reaches the command as a
-// byte. They stay caught after the run, for the moment until bourn ends.
-var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+// forwarded are the signals that bourn passes on. They stay caught after the run, for the
+// moment until bourn ends.
+var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGABRT, unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2}
+
+// alsoForwarded are those that depend on the terminal. With one of the run's own, ^Z
+// reaches the command as a byte, and SIGTSTP is left alone so that bourn can stop itself.
+func (p *parent) alsoForwarded() []os.Signal {
+	if p.outer.any() {
+		return []os.Signal{unix.SIGWINCH, unix.SIGCONT}
+	}
+	return []os.Signal{unix.SIGTSTP}
+}
 
 // tell asks the child to signal the command. A child that is gone will be heard of.
 func (p *parent) tell(k kind, sig syscall.Signal) {

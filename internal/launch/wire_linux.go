@@ -1,8 +1,9 @@
 package launch
 
 import (
+	"bytes"
 	"encoding/binary"
-	"encoding/json"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -14,18 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A message is one frame on the control socket: four bytes of length, big endian, and
-// JSON. Exactly one field beside Kind is used by each kind.
+// A message is one frame on the control socket: four bytes of length, big endian, and a
+// gob. JSON would not do: paths, arguments and variables are bytes. Which fields are used
+// depends on the kind.
 type message struct {
-	Kind   kind    `json:"k"`
-	Order  *order  `json:"order,omitempty"`
-	Data   []byte  `json:"data,omitempty"`
-	Step   string  `json:"step,omitempty"`
-	Detail string  `json:"detail,omitempty"`
-	Errno  int     `json:"errno,omitempty"`
-	Number int     `json:"n,omitempty"`
-	Status uint32  `json:"status,omitempty"`
-	Notice *Notice `json:"notice,omitempty"`
+	Kind   kind
+	Order  *order
+	Data   []byte
+	Step   string
+	Detail string
+	Errno  int
+	Number int
+	Status uint32
+	Notice *Notice
 }
 
 type kind string
@@ -52,12 +54,14 @@ const (
 
 // An order is the plan and what else the child must know.
 type order struct {
-	Plan     *policy.Plan `json:"plan"`
-	Program  string       `json:"program"`
-	Terminal [3]bool      `json:"terminal"` // which standard streams are terminals
+	Plan     *policy.Plan
+	Program  string
+	Terminal [3]bool // which standard streams are terminals
 	// Lazy starts the command in the background of its terminal: another program of the
 	// pipeline may be the one that reads. It gets the terminal when it wants to read.
-	Lazy bool `json:"lazy,omitempty"`
+	Lazy bool
+	// Outside identifies the parent's mount namespace, which must not be the child's.
+	Outside policy.Object
 }
 
 func (o *order) terminal() bool { return o.Terminal[0] || o.Terminal[1] || o.Terminal[2] }
@@ -72,12 +76,13 @@ type link struct {
 }
 
 func (l *link) send(m message, fds ...int) error {
-	body, err := json.Marshal(m)
-	if err != nil {
+	var buf bytes.Buffer
+	buf.Write(make([]byte, 4))
+	if err := gob.NewEncoder(&buf).Encode(m); err != nil {
 		return err
 	}
-	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-	frame = append(frame, body...)
+	frame := buf.Bytes()
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
@@ -122,7 +127,7 @@ func (l *link) recv() (message, []int, error) {
 		return message{}, fds, err
 	}
 	var m message
-	err = json.Unmarshal(body, &m)
+	err = gob.NewDecoder(bytes.NewReader(body)).Decode(&m)
 	return m, fds, err
 }
 

@@ -190,6 +190,10 @@ func (c *compiler) refusal(g Grant) string {
 	return ""
 }
 
+// Refused returns why a grant has no effect, or "". It knows of what denies name only
+// once the facts of the denies are gathered.
+func (req *Request) Refused(g Grant) string { return (&compiler{req: req}).refusal(g) }
+
 // Refusal returns why a grant of this kind to a path could never have an effect on
 // this host, whatever else the profile says: it is protected or too broad. Else "".
 func (req *Request) Refusal(kind Kind, real string) string {
@@ -260,6 +264,11 @@ func (c *compiler) spawnDirs() {
 		}
 		c.plan.Binds = slices.DeleteFunc(c.plan.Binds, func(b Bind) bool { return b.Path == g.Real && b.Source == "" })
 		c.plan.Binds = append(c.plan.Binds, Bind{Path: g.Real, Dir: true, Write: write, Object: g.Object, Item: item})
+		for i := range c.plan.Binds {
+			if b := &c.plan.Binds[i]; b.Item >= 0 && under(b.Path, g.Real) {
+				b.NoExec = false
+			}
+		}
 	}
 }
 
@@ -320,16 +329,21 @@ func (c *compiler) defaults() {
 // finish settles what depends on everything else: where the command starts, the
 // lexical aliases that must not hide a bind, and the order of masks.
 func (c *compiler) finish() {
-	c.plan.Cwd = c.req.Home
-	if _, shown := c.plan.view(c.req.Cwd); shown {
-		c.plan.Cwd = c.req.Cwd
+	c.plan.Cwd = "/"
+	if c.req.Home != "" && !c.plan.masked(c.req.Home) {
+		c.plan.Cwd = c.req.Home
 	}
-	if c.plan.Cwd == "" {
-		c.plan.Cwd = "/"
+	view, shown := c.plan.view(c.req.Cwd)
+	onTheWay := slices.ContainsFunc(c.plan.Binds, func(b Bind) bool { return under(b.Path, c.req.Cwd) })
+	if (shown && view.Source == "" || onTheWay) && !c.plan.masked(c.req.Cwd) {
+		c.plan.Cwd = c.req.Cwd
 	}
 	c.plan.Links = c.usableLinks()
 	sort.SliceStable(c.plan.Masks, func(i, j int) bool { return c.plan.Masks[i].Path < c.plan.Masks[j].Path })
 	c.plan.Masks = outermost(c.plan.Masks)
+	c.plan.Stubs = slices.DeleteFunc(c.plan.Stubs, func(s string) bool {
+		return !slices.ContainsFunc(c.plan.Masks, func(m Mask) bool { return m.Path == s })
+	})
 	sort.SliceStable(c.plan.Guards, func(i, j int) bool { return c.plan.Guards[i].Path < c.plan.Guards[j].Path })
 }
 
@@ -342,6 +356,7 @@ func (c *compiler) usableLinks() []Link {
 		blocked := seen[l.At] || slices.ContainsFunc(c.plan.Binds, func(b Bind) bool {
 			return under(l.At, b.Path) && b.Source == "" || under(b.Path, l.At)
 		})
+		blocked = blocked || c.plan.closedBy(l.At) != nil
 		if blocked || under(l.At, "/proc") || under(l.At, "/dev") || under(l.At, "/run") {
 			continue
 		}

@@ -130,7 +130,7 @@ func TestDenyWinsOverGrantsBelow(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	req := request([]Grant{grant(KindWrite, at("/p")), grant(KindRead, at("/r"))}, []Deny{deny(at("/p/.env"))})
-	req.Guarded = []Guarded{{Place: at("/p/.git/hooks"), Pin: "/p/.git", Reason: "git runs it"}}
+	req.Guarded = []Guarded{{Place: at("/p/.git/hooks"), Pins: []string{"/p/.git"}, Reason: "git runs it"}}
 	p := Compile(req)
 	tests := []struct {
 		op    Operation

@@ -19,6 +19,9 @@ func (c *compiler) denies() {
 		for _, m := range d.More {
 			c.denyPlace(d, m.Path, m.Place, m.Why)
 		}
+		for _, b := range d.Blind {
+			c.denyPlace(d, b.Path, b, "it cannot be searched for what "+d.Pattern+" denies, so all of it is closed")
+		}
 	}
 }
 
@@ -29,8 +32,8 @@ func (c *compiler) denyPattern(d *Deny) {
 		c.denyPlace(d, m.Path, m, "")
 	}
 	item := c.drop(KindDeny, d.Pattern, d.From, "what matches later is watched, not prevented")
-	if len(d.Blind) > 0 {
-		c.plan.Items[item].Reason += "; not searched: " + clip(d.Blind[0], 200)
+	if len(d.Through) > 0 {
+		c.plan.Items[item].Reason += "; what the symlink " + clip(d.Through[0], 200) + " leads to was not searched"
 	}
 	if len(d.Dirs) > maxWatchedDirs {
 		c.plan.Items[item].Reason = "what matches later is neither watched nor prevented: it spans too many directories"
@@ -52,6 +55,9 @@ func (c *compiler) denyPlace(d *Deny, target string, p Place, why string) {
 	item := c.keep(KindDeny, target, d.From, byMount)
 	it := &c.plan.Items[item]
 	it.Caveat = why
+	if d.Unsearched && why == "" {
+		it.Caveat = "it cannot be read, so hard links of its files elsewhere are not known"
+	}
 	if reason := undeniable(p); reason != "" {
 		it.Fate, it.By, it.Reason = Dropped, nil, reason
 		return
@@ -130,30 +136,37 @@ func (c *compiler) watch(p string, empty bool, item int) {
 	c.plan.Watches = append(c.plan.Watches, Watch{Dir: path.Dir(p), Name: path.Base(p), Empty: empty, Item: item})
 }
 
-// protects closes what lies inside a grant and may never be granted: $BOURN_HOME,
-// kernel file systems mounted below it, and the rows of the table.
+// protects closes what lies inside a grant and may never be granted: $BOURN_HOME, kernel
+// file systems mounted below it, and the rows of the table.
 func (c *compiler) protects() {
 	if c.req.BournDir != "" {
-		c.protectPlace(Place{Path: c.req.BournDir, Real: c.req.BournDir, Exists: true, Dir: true}, "it holds the keys and profiles of agents", false)
+		c.protect(Inner{Place: Place{Path: c.req.BournDir, Real: c.req.BournDir, Exists: c.req.BournMade, Dir: true},
+			Reason: "it holds the keys and profiles of agents"})
 	}
-	for _, p := range c.req.Foreign {
-		c.protectPlace(p, "a kernel file system is mounted there", false)
+	for _, p := range c.req.Inner {
+		c.protect(p)
 	}
 }
 
-// protectPlace closes one protected place, or makes it read-only.
-func (c *compiler) protectPlace(p Place, reason string, readOnly bool) {
+// protect closes one protected place, or makes it read-only.
+func (c *compiler) protect(p Inner) {
 	view, shown := c.plan.view(p.Real)
-	inGrant := shown && view.Source == ""
-	if !inGrant {
+	switch {
+	case shown && view.Source == "" && p.Write && !view.Write:
+		return // nobody can write there
+	case shown && view.Source == "" && !p.Exists:
+		c.drop(KindProtect, p.Path, "default", watched)
+		c.plan.Late = append(c.plan.Late, Late{Path: p.Path, Reason: p.Reason})
+		return
+	case !shown || view.Source != "":
 		item := c.keep(KindProtect, p.Real, "default", byNamespace, byLandlock)
-		c.plan.Items[item].Caveat = reason
+		c.plan.Items[item].Caveat = p.Reason
 		return
 	}
 	item := c.keep(KindProtect, p.Real, "default", byMount)
-	c.plan.Items[item].Caveat = reason
-	if readOnly {
-		c.plan.Guards = append(c.plan.Guards, Guard{Path: p.Real, Dir: p.Dir, Object: p.Object, Item: item})
+	c.plan.Items[item].Caveat = p.Reason
+	if p.Write {
+		c.guard(Guard{Path: p.Real, Dir: p.Dir, Object: p.Object, Item: item}, Late{p.Path, p.Reason, p.Name})
 		return
 	}
 	c.plan.Masks = append(c.plan.Masks, Mask{Path: p.Real, Dir: p.Dir, Object: p.Object, Item: item})
@@ -161,10 +174,9 @@ func (c *compiler) protectPlace(p Place, reason string, readOnly bool) {
 
 // guards makes read-only what runs code on the host later.
 func (c *compiler) guards() {
-	pinned := map[string]bool{}
 	for _, g := range c.req.Guarded {
 		view, shown := c.plan.view(g.Real)
-		if !shown || !view.Write || view.Source != "" || c.plan.masked(g.Real) {
+		if !shown || !view.Write || view.Source != "" || c.plan.masked(g.Real) || under(view.Path, g.Real) {
 			continue
 		}
 		if !g.Exists {
@@ -172,13 +184,31 @@ func (c *compiler) guards() {
 			c.plan.Late = append(c.plan.Late, Late{Path: g.Path, Reason: g.Reason})
 			continue
 		}
-		if g.Pin != "" && !pinned[g.Pin] && g.Pin != view.Path {
-			pinned[g.Pin] = true
-			c.plan.Guards = append(c.plan.Guards, Guard{Path: g.Pin, Dir: true, Pin: true, Item: -1})
+		for _, pin := range g.Pins {
+			c.pin(pin)
 		}
 		item := c.keep(KindProtect, g.Real, "default", byMount)
 		c.plan.Items[item].Caveat = "read-only: " + g.Reason
-		c.plan.Guards = append(c.plan.Guards, Guard{Path: g.Real, Dir: g.Dir, Object: g.Object, Item: item})
-		c.plan.Watches = append(c.plan.Watches, Watch{Dir: path.Dir(g.Real), Name: path.Base(g.Real), Guard: true, Item: item})
+		if g.Path != g.Real {
+			c.plan.Items[item].Caveat += "; " + g.Path + " is a symlink to it and can be replaced, which is reported"
+		}
+		c.guard(Guard{Path: g.Real, Dir: g.Dir, Object: g.Object, Item: item}, Late{g.Path, g.Reason, g.Name})
 	}
+}
+
+// guard adds a guard, a watch that renews it, and a look at it when the run ends.
+func (c *compiler) guard(g Guard, end Late) {
+	c.plan.Guards = append(c.plan.Guards, g)
+	c.plan.Watches = append(c.plan.Watches, Watch{Dir: path.Dir(g.Path), Name: path.Base(g.Path), Guard: true, Item: g.Item})
+	c.plan.Late = append(c.plan.Late, end)
+}
+
+// pin keeps a directory's name, unless it is the top of a bind and keeps it anyway.
+func (c *compiler) pin(dir string) {
+	view, shown := c.plan.view(dir)
+	if !shown || view.Path == dir || c.plan.masked(dir) ||
+		slices.ContainsFunc(c.plan.Guards, func(g Guard) bool { return g.Path == dir }) {
+		return
+	}
+	c.plan.Guards = append(c.plan.Guards, Guard{Path: dir, Dir: true, Pin: true, Item: -1})
 }

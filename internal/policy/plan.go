@@ -87,8 +87,12 @@ type Watch struct {
 	Item    int
 }
 
-// A Late place did not exist at the start and is looked for when the run ends.
-type Late struct{ Path, Reason string }
+// A Late place is looked at again when the run ends: one that did not exist at the start
+// and exists then, or is not the object any more that it was, runs code on the host.
+type Late struct {
+	Path, Reason string
+	Object       Object // what stood there at the start, zero for nothing
+}
 
 // Backend names what keeps a sealed run on Linux.
 const Backend = "linux-namespace+landlock"

@@ -22,9 +22,10 @@ type Request struct {
 	Homes  []string
 	// Guarded lists the write-protected places inside write grants.
 	Guarded []Guarded
-	// Foreign lists mounts of kernel file systems that lie inside grants.
-	Foreign []Place
-	Sockets []string // bound unix sockets by path (/proc/net/unix)
+	// Inner lists what lies inside grants and may not be granted with them.
+	Inner     []Inner
+	BournMade bool     // $BOURN_HOME exists
+	Sockets   []string // bound unix sockets by path (/proc/net/unix)
 
 	Exec     ExecMode
 	Env      []EnvVar
@@ -83,8 +84,13 @@ type Deny struct {
 	Dirs    []string
 	// More lists further names of the same objects, each with the reason why it is one.
 	More []Alias
-	// Blind lists directories that could not be searched.
-	Blind []string
+	// Blind lists directories that could not be searched for what is denied: they are
+	// closed, since their owner could open them inside.
+	Blind []Place
+	// Unsearched is a denied directory whose files' other hard links are not known.
+	Unsearched bool
+	// Through lists symlinks that a pattern would have to pass, and did not.
+	Through []string
 }
 
 // An Alias is another path by which a denied object can be reached.
@@ -106,8 +112,17 @@ const (
 // A Guarded place is writable by nobody inside, since it runs code on the host later.
 type Guarded struct {
 	Place
-	Pin    string // the config directory that holds it and must not be renamed, or ""
+	Name   Object   // what stands at the path itself, be it a symlink
+	Pins   []string // the directories that must keep their names with it, outermost first
 	Reason string
+}
+
+// An Inner place lies inside a grant and is closed, or for Write only read-only.
+type Inner struct {
+	Place
+	Name   Object
+	Reason string
+	Write  bool
 }
 
 // An ExecMode says what may be executed.

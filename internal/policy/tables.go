@@ -147,11 +147,14 @@ func protection(p string, kind Kind, req *Request) (Protected, bool) {
 	if p == req.Program && kind == KindWrite {
 		return Protected{Path: p, Reason: "it is the program that seals", Write: true}, true
 	}
+	if reason := guardedName(p); kind == KindWrite && reason != "" {
+		return Protected{Path: p, Reason: reason, Write: true}, true
+	}
 	for _, row := range ProtectedPaths {
 		if row.Write && kind != KindWrite {
 			continue
 		}
-		for _, at := range row.expand(req.Homes) {
+		for _, at := range row.Expand(req.Homes) {
 			if under(p, at) {
 				row.Path = at
 				return row, true
@@ -161,8 +164,33 @@ func protection(p string, kind Kind, req *Request) (Protected, bool) {
 	return Protected{}, false
 }
 
-// expand returns the row's path, for ~/… once for each home.
-func (row Protected) expand(homes []string) []string {
+// guardedName returns why writing to a path that is, or lies in, a guarded place cannot
+// be granted by itself, or "".
+func guardedName(p string) string {
+	parts := strings.Split(p, "/")
+	for i, part := range parts {
+		for _, row := range GuardedFiles {
+			if part == row.Name {
+				return row.Reason
+			}
+		}
+		for _, row := range GuardedDirs {
+			if part != row.Dir {
+				continue
+			}
+			rest := "/" + strings.Join(parts[i+1:], "/") + "/"
+			for _, e := range row.Entries {
+				if strings.Contains(rest, "/"+e+"/") {
+					return row.Reason
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// Expand returns the row's path, for ~/… once for each home.
+func (row Protected) Expand(homes []string) []string {
 	rest, ok := strings.CutPrefix(row.Path, "~/")
 	if !ok {
 		return []string{row.Path}

@@ -13,6 +13,17 @@ import (
 // passedEnv are the variables that every run keeps. HOME, TMPDIR, PATH and PWD are set.
 var passedEnv = []string{"LANG", "LANGUAGE", "TERM", "COLORTERM", "TZ", "USER", "LOGNAME", "SHELL"}
 
+// toolchainEnv are variables by which toolchains find themselves, and what of the
+// directory that they name must be readable: nothing for "".
+var toolchainEnv = []struct {
+	name  string
+	parts []string
+}{
+	{"RUSTUP_HOME", []string{"toolchains", "settings.toml"}}, {"CARGO_HOME", []string{"bin"}}, {"RUSTUP_TOOLCHAIN", nil},
+	{"PYENV_ROOT", []string{"."}}, {"PYENV_VERSION", nil}, {"NVM_DIR", []string{"versions"}}, {"RBENV_ROOT", []string{"."}},
+	{"JAVA_HOME", []string{"."}}, {"GOROOT", []string{"."}}, {"VIRTUAL_ENV", []string{"."}},
+}
+
 // defaultPath is what a run gets where PATH is not set (environ(7)).
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -40,6 +51,11 @@ func (h *Home) environment(agent bool, cwd string) []policy.EnvVar {
 	for _, name := range passedEnv {
 		if v, ok := h.lookup(name); ok {
 			env = append(env, policy.EnvVar{Name: name, Value: v})
+		}
+	}
+	for _, row := range toolchainEnv {
+		if v, ok := h.lookup(row.name); ok {
+			env = append(env, policy.EnvVar{Name: row.name, Value: v})
 		}
 	}
 	for _, kv := range h.Environ {
@@ -111,6 +127,17 @@ func (h *Home) toolchains() []string {
 			out = append(out, p)
 		}
 	}
+	for _, row := range toolchainEnv {
+		root, ok := h.lookup(row.name)
+		if !ok || !filepath.IsAbs(root) {
+			continue
+		}
+		for _, part := range row.parts {
+			if at := filepath.Join(root, part); policy.Broad(at, []string{h.Person}) == "" && !inSystem(at) {
+				add(at)
+			}
+		}
+	}
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) || policy.Broad(filepath.Clean(dir), nil) != "" || inSystem(dir) {
 			continue
@@ -145,63 +172,98 @@ func (h *Home) toolchains() []string {
 	return out
 }
 
+// packageMarks are files in the root of what a program belongs to.
+var packageMarks = []string{"package.json", "pyvenv.cfg"}
+
+// commandFiles returns what must be readable for the command itself to start: installers
+// put symlinks into a directory of PATH that lead to a file, or a package, elsewhere.
+func (h *Home) commandFiles(command []string, cwd string) []string {
+	if len(command) == 0 {
+		return nil
+	}
+	at := h.find(command[0], cwd)
+	real, err := filepath.EvalSymlinks(at)
+	if at == "" || err != nil || inSystem(real) {
+		return nil
+	}
+	out := []string{at, real}
+	for dir, level := filepath.Dir(real), 0; level < 6 && policy.Broad(dir, []string{h.Person}) == ""; dir, level = filepath.Dir(dir), level+1 {
+		for _, mark := range packageMarks {
+			if _, err := os.Lstat(filepath.Join(dir, mark)); err == nil && at != real {
+				return append(out, dir)
+			}
+		}
+	}
+	return out
+}
+
+// find returns the path of a command as a shell would find it outside, or "".
+func (h *Home) find(name, cwd string) string {
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(cwd, name)
+		}
+		return name
+	}
+	path, _ := h.lookup("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		at := filepath.Join(dir, name)
+		if info, err := os.Stat(at); filepath.IsAbs(dir) && err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+			return at
+		}
+	}
+	return ""
+}
+
 func inSystem(p string) bool {
 	return slices.ContainsFunc(policy.SystemPaths, func(s string) bool { return policy.Under(filepath.Clean(p), s) })
 }
 
-// gitIdentity returns lines for a git config file with the person's name and address,
-// which commits need; nothing else of the person's config is shown.
+// gitPassed are the settings of the person's git config that are shown inside: what
+// commits need, and what a new repository looks like. Nothing else of it is.
+var gitPassed = []struct{ section, key string }{{"user", "name"}, {"user", "email"}, {"init", "defaultbranch"}}
+
+// gitIdentity returns lines for a git config file with them.
 func (h *Home) gitIdentity() string {
-	var name, email string
+	found := map[string]string{}
 	for _, at := range []string{filepath.Join(h.Person, ".config/git/config"), filepath.Join(h.Person, ".gitconfig")} {
-		n, e := readGitUser(at)
-		if n != "" {
-			name = n
+		readGitConfig(at, found)
+	}
+	lines := ""
+	for _, p := range gitPassed {
+		if v := found[p.section+"."+p.key]; v != "" {
+			lines += "[" + p.section + "]\n\t" + p.key + " = " + gitQuote(v) + "\n"
 		}
-		if e != "" {
-			email = e
-		}
-	}
-	if name == "" && email == "" {
-		return ""
-	}
-	lines := "[user]\n"
-	if name != "" {
-		lines += "\tname = " + gitQuote(name) + "\n"
-	}
-	if email != "" {
-		lines += "\temail = " + gitQuote(email) + "\n"
 	}
 	return lines
 }
 
-// readGitUser reads user.name and user.email from a git config file (git-config(1),
-// Syntax). Values that continue on a next line are not understood and are left out.
-func readGitUser(at string) (name, email string) {
+// readGitConfig reads the passed settings of a git config file (git-config(1), Syntax)
+// into found. Values that continue on a next line are not understood and are left out.
+func readGitConfig(at string, found map[string]string) {
 	f, err := os.Open(at)
 	if err != nil {
-		return "", ""
+		return
 	}
 	defer f.Close()
-	inUser := false
+	section := ""
 	for s := bufio.NewScanner(f); s.Scan(); {
 		line := strings.TrimSpace(s.Text())
 		if strings.HasPrefix(line, "[") {
-			inUser = strings.EqualFold(strings.TrimSpace(strings.Trim(line, "[]")), "user")
+			section = strings.ToLower(strings.TrimSpace(strings.Trim(line, "[]")))
 			continue
 		}
 		key, value, ok := strings.Cut(line, "=")
-		if !inUser || !ok || strings.HasSuffix(line, `\`) {
+		if !ok || strings.HasSuffix(line, `\`) {
 			continue
 		}
-		switch strings.ToLower(strings.TrimSpace(key)) {
-		case "name":
-			name = gitValue(value)
-		case "email":
-			email = gitValue(value)
+		key = strings.ToLower(strings.TrimSpace(key))
+		for _, p := range gitPassed {
+			if p.section == section && p.key == key {
+				found[section+"."+key] = gitValue(value)
+			}
 		}
 	}
-	return name, email
 }
 
 // gitValue takes a config value out of its quotes and comments.

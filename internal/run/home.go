@@ -52,6 +52,25 @@ func (h *Home) base(name bourn.AgentName) string {
 	return h.agent(name)
 }
 
+// Make makes $BOURN_HOME where it is missing. Its parent must exist: bourn makes nobody's
+// home.
+func (h *Home) Make() error {
+	err := os.Mkdir(h.Dir, 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		info, statErr := os.Stat(h.Dir)
+		switch {
+		case statErr != nil:
+			err = statErr
+		case !info.IsDir():
+			err = errors.New("it is not a directory")
+		default:
+			return nil
+		}
+	}
+	return bourn.WithHint(fmt.Errorf("%w: cannot make %s, where runs are recorded: %w", bourn.ErrUnavailable, h.Dir, err),
+		"set BOURN_HOME to a directory that you can write")
+}
+
 // ProfilePath is where the profile of an agent stands.
 func (h *Home) ProfilePath(name bourn.AgentName) string {
 	return filepath.Join(h.agent(name), "profile.yaml")

@@ -49,7 +49,7 @@ func (h *Home) remember(name bourn.AgentName, req *policy.Request, old []sandbox
 		patterns[d.Pattern] = true
 		add := func(p policy.Place) {
 			if p.Exists && p.Object != (policy.Object{}) {
-				now = append(now, sandbox.Remembered{Pattern: d.Pattern, Path: p.Real, Object: p.Object})
+				now = append(now, sandbox.Remembered{Pattern: sandbox.Text(d.Pattern), Path: sandbox.Text(p.Real), Object: p.Object})
 			}
 		}
 		add(d.Place)
@@ -62,7 +62,7 @@ func (h *Home) remember(name bourn.AgentName, req *policy.Request, old []sandbox
 	}
 	all := now
 	for _, r := range old {
-		if !patterns[r.Pattern] {
+		if !patterns[string(r.Pattern)] {
 			all = append(all, r)
 		}
 	}

@@ -63,7 +63,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 		return nil, err
 	}
 	err = sandbox.Gather(p.Request, sandbox.Options{
-		Toolchains: h.toolchains(), OtherWrites: h.otherWrites(o.Agent), Remembered: p.remembered})
+		Toolchains: append(h.toolchains(), h.commandFiles(p.Request.Command, o.Cwd)...), OtherWrites: h.otherWrites(o.Agent), Remembered: p.remembered})
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +224,22 @@ func (p *Prepared) refuseFlags() error {
 		}
 	}
 	return nil
+}
+
+// Hints returns what a person may want to know before the command starts.
+func (p *Prepared) Hints() []string {
+	var out []string
+	if home := p.Request.Home; p.Plan.Cwd != p.Request.Cwd {
+		where := "an empty home"
+		if p.Plan.Cwd != home {
+			where = p.Plan.Cwd
+		}
+		out = append(out, "the current directory is not granted: the command starts in "+where)
+	}
+	if dir := sandbox.GitDir(p.Request.Cwd); dir != "" && p.Plan.Explain(policy.OpRead, dir).Allowed == "denied" {
+		out = append(out, "this is a linked worktree; for git to work, add --write "+shellQuote(sandbox.MainGitDir(dir)))
+	}
+	return out
 }
 
 // alias makes the working directory reachable by the name that the person gave it.

@@ -12,6 +12,7 @@ import (
 	"bourn"
 	"bourn/internal/launch"
 	"bourn/internal/policy"
+	"bourn/internal/sandbox"
 )
 
 // Streams are the command's standard streams; nil is /dev/null. Child is one that
@@ -187,8 +188,11 @@ func (r *runner) notes() []string {
 		}
 	}
 	for _, l := range r.Plan.Late {
-		if _, err := os.Lstat(l.Path); err == nil {
+		switch changed, made := sandbox.Changed(l); {
+		case made:
 			add("%s was created during the run: %s. Read it before you use it", bourn.Printable(l.Path), l.Reason)
+		case changed:
+			add("%s is not what it was when the run began: %s. Read it before you use it", bourn.Printable(l.Path), l.Reason)
 		}
 	}
 	return out

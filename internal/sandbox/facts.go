@@ -7,12 +7,15 @@ package sandbox
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"bourn"
 	"bourn/internal/policy"
@@ -32,9 +35,38 @@ type Options struct {
 
 // Remembered is an object that an earlier run denied.
 type Remembered struct {
-	Pattern string        `json:"pattern"`
-	Path    string        `json:"path"`
+	Pattern Text          `json:"pattern"`
+	Path    Text          `json:"path"`
 	Object  policy.Object `json:"object"`
+}
+
+// A Text is a path or pattern in JSON: where its bytes are not UTF-8 it is quoted, since
+// JSON would replace them.
+type Text string
+
+// MarshalJSON writes t so that UnmarshalJSON reads the same bytes.
+func (t Text) MarshalJSON() ([]byte, error) {
+	s := string(t)
+	if !utf8.ValidString(s) || strings.HasPrefix(s, `"`) {
+		s = strconv.QuoteToASCII(s)
+	}
+	return json.Marshal(s)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (t *Text) UnmarshalJSON(data []byte) error {
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return err
+	}
+	if strings.HasPrefix(s, `"`) {
+		var err error
+		if s, err = strconv.Unquote(s); err != nil {
+			return err
+		}
+	}
+	*t = Text(s)
+	return nil
 }
 
 // Gather attaches the host's facts to req. An error means that the request cannot be
@@ -42,7 +74,7 @@ type Remembered struct {
 func Gather(req *policy.Request, opt Options) error {
 	g := gatherer{req: req, opt: opt}
 	for _, do := range []func() error{
-		g.homes, g.system, g.grants, g.denies, g.remembered, g.links, g.mounts, g.guarded, g.sockets,
+		g.homes, g.grants, g.system, g.denies, g.remembered, g.links, g.mounts, g.guarded, g.inner, g.sockets,
 	} {
 		if err := do(); err != nil {
 			return err
@@ -114,12 +146,19 @@ func (g *gatherer) homes() error {
 }
 
 func (g *gatherer) system() error {
-	for _, list := range [][]string{policy.SystemPaths, g.opt.Toolchains} {
-		for _, p := range list {
-			if pl := place(p); pl.Exists && pl.Err == "" {
-				g.req.System = append(g.req.System, pl)
-			}
+	for _, p := range policy.SystemPaths {
+		if pl := place(p); pl.Exists && pl.Err == "" {
+			g.req.System = append(g.req.System, pl)
 		}
+	}
+	for _, p := range g.opt.Toolchains {
+		pl := place(p)
+		// PATH is no grant: an agent that turned a directory of it into a symlink gains
+		// nothing, and what may not be granted is not shown either.
+		if !pl.Exists || pl.Err != "" || g.foul(pl.Links) != "" || g.req.Refusal(policy.KindRead, pl.Real) != "" {
+			continue
+		}
+		g.req.System = append(g.req.System, pl)
 	}
 	g.etc()
 	return nil
@@ -197,6 +236,9 @@ func (g *gatherer) denies() error {
 		if !d.Glob {
 			continue
 		}
+		if d.Real != d.Pattern { // not the name of something by itself
+			d.Place = policy.Place{Path: d.Pattern}
+		}
 		p, err := survey.ParsePattern(d.Pattern)
 		if err != nil {
 			return fmt.Errorf("%w: %w", bourn.ErrInvalid, err)
@@ -233,6 +275,10 @@ func (g *gatherer) searched() []string {
 
 func (g *gatherer) matched(d *policy.Deny, found survey.Glob) {
 	for _, o := range found.Objects {
+		if o.Ino == 0 { // it may not be examined: its directory is closed
+			g.blind(d, path.Dir(o.Path))
+			continue
+		}
 		m := policy.Place{Path: o.Path, Real: o.Path, Exists: true}
 		fill(&m, o)
 		if o.Type == survey.Symlink {
@@ -241,9 +287,25 @@ func (g *gatherer) matched(d *policy.Deny, found survey.Glob) {
 		d.Matches = append(d.Matches, m)
 	}
 	d.Dirs = found.Visited
-	d.Blind = append(d.Blind, found.TooDeep...)
+	for _, l := range found.Links {
+		d.Through = append(d.Through, l.Path)
+	}
+	for _, at := range found.TooDeep {
+		g.blind(d, at)
+	}
 	for _, u := range found.Unreadable {
-		d.Blind = append(d.Blind, u.Path)
+		g.blind(d, u.Path)
+	}
+}
+
+// blind notes a directory in a grant that cannot be searched. Its owner could open it
+// inside, and what it holds would be readable: it is closed as a whole.
+func (g *gatherer) blind(d *policy.Deny, at string) {
+	if !g.granted(at) || slices.ContainsFunc(d.Blind, func(p policy.Place) bool { return p.Path == at }) {
+		return
+	}
+	if p := place(at); p.Exists && p.Err == "" {
+		d.Blind = append(d.Blind, p)
 	}
 }
 
@@ -282,14 +344,14 @@ func (g *gatherer) remembered() error {
 		patterns[d.Pattern] = i
 	}
 	for _, r := range g.opt.Remembered {
-		i, ok := patterns[r.Pattern]
+		i, ok := patterns[string(r.Pattern)]
 		if !ok {
 			continue
 		}
 		if g.stillThere(r) {
 			// Either its name is denied, or it was found under this one before.
-			if !g.closed(r.Path) {
-				g.alias(&g.req.Denies[i], r.Path, "denied in an earlier run under another name")
+			if !g.closed(string(r.Path)) {
+				g.alias(&g.req.Denies[i], string(r.Path), "denied in an earlier run under another name")
 			}
 			continue
 		}
@@ -312,7 +374,7 @@ func (g *gatherer) remembered() error {
 	for _, o := range found.Objects {
 		for j, id := range wanted {
 			if id.Is(o.ID()) {
-				g.alias(owner[j], o.Path, "the denied "+bourn.Printable(gone[j].Path)+" under another name")
+				g.alias(owner[j], o.Path, "the denied "+bourn.Printable(string(gone[j].Path))+" under another name")
 			}
 		}
 	}
@@ -320,7 +382,7 @@ func (g *gatherer) remembered() error {
 }
 
 func (g *gatherer) stillThere(r Remembered) bool {
-	o, err := survey.Stat(r.Path)
+	o, err := survey.Stat(string(r.Path))
 	return err == nil && o.ID().Is(survey.ID(r.Object))
 }
 
@@ -367,9 +429,7 @@ func (g *gatherer) links() error {
 		for _, o := range found.Objects {
 			add(d, o)
 		}
-		for _, u := range found.Unreadable {
-			d.Blind = append(d.Blind, u.Path)
-		}
+		d.Unsearched = d.Unsearched || !found.Complete()
 		return nil
 	})
 	if err != nil || len(wanted) == 0 {
@@ -378,6 +438,9 @@ func (g *gatherer) links() error {
 	found, err := survey.Find(wanted, g.roots)
 	if err != nil {
 		return err
+	}
+	for _, u := range found.Unreadable {
+		g.blind(owners[wanted[0]], u.Path)
 	}
 	for _, o := range found.Objects {
 		id := o.ID()
@@ -435,7 +498,7 @@ func (g *gatherer) mounts() error {
 	for _, root := range g.roots {
 		for _, m := range table.Below(root) {
 			if kernelFS[m.FSType] {
-				g.req.Foreign = append(g.req.Foreign, place(m.Point))
+				g.req.Inner = append(g.req.Inner, policy.Inner{Place: place(m.Point), Reason: "a kernel file system is mounted there"})
 			}
 		}
 	}
@@ -467,3 +530,16 @@ func (g *gatherer) sockets() error {
 
 // Links returns the symlinks on the way to p, for the alias of a working directory.
 func Links(p string) []policy.Link { return place(p).Links }
+
+// Changed says of a place that is looked at when a run ends whether something else
+// stands there than when it began, and whether that was nothing.
+func Changed(l policy.Late) (changed, made bool) {
+	o, err := survey.Stat(l.Path)
+	if err != nil {
+		return false, false
+	}
+	if l.Object == (policy.Object{}) {
+		return false, o.Type != survey.Missing
+	}
+	return !o.ID().Is(survey.ID(l.Object)), false
+}

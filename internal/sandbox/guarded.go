@@ -3,110 +3,266 @@ package sandbox
 import (
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"bourn/internal/policy"
 	"bourn/internal/sandbox/survey"
 )
 
-// Repositories below the top of a write grant are looked for in this many directories
-// and levels; a start must not wait for a walk over everything.
+// Projects below the top of a write grant are looked for in this many directories and
+// levels; a start must not wait for a walk over everything.
 const (
 	nestedLevels = 2
 	nestedDirs   = 100
+	moduleLevels = 8 // names of submodules may have slashes
 )
 
 // guarded lists, for each write grant, what runs code on the host later: in the grant
-// itself, in repositories a few levels below, in their submodules and worktrees.
+// itself, in projects a few levels below, in their submodules and worktrees.
 func (g *gatherer) guarded() error {
 	for _, gr := range g.req.Grants {
-		if gr.Kind != policy.KindWrite || !gr.Exists || !gr.Dir || gr.Err != "" || gr.Foul != "" {
+		if gr.Kind != policy.KindWrite || !gr.Dir || g.req.Refused(gr) != "" {
 			continue
 		}
-		g.guardTop(gr.Real)
+		w := guarder{gatherer: g, root: gr.Real}
+		if inGit(gr.Real) {
+			w.repository(gr.Real, true)
+		}
+		w.project(gr.Real, true)
 		left := nestedDirs
-		g.guardNested(gr.Real, nestedLevels, &left)
+		w.nested(gr.Real, nestedLevels, &left)
+	}
+	return g.guardedLinks()
+}
+
+// inGit reports whether p is a git directory's or lies in one.
+func inGit(p string) bool { return slices.Contains(strings.Split(p, "/"), ".git") }
+
+// A guarder looks through one write grant.
+type guarder struct {
+	*gatherer
+	root string
+}
+
+// guard adds one place. Where it is missing it is only looked for when the run ends, and
+// only if wanted. Pins are the directories whose names must not change with it.
+func (w *guarder) guard(at string, missing bool, reason string, pins ...string) {
+	name, err := survey.Stat(at)
+	if err != nil || name.Type == survey.Missing && !missing {
+		return
+	}
+	if slices.ContainsFunc(w.req.Guarded, func(o policy.Guarded) bool { return o.Path == at }) {
+		return
+	}
+	w.req.Guarded = append(w.req.Guarded, policy.Guarded{
+		Place: place(at), Name: policy.Object(name.ID()), Pins: pins, Reason: reason})
+}
+
+// project guards what stands in a project's directory. Top is the grant itself: there,
+// what is missing is of interest as well.
+func (w *guarder) project(dir string, top bool) {
+	for _, row := range policy.GuardedDirs {
+		at := path.Join(dir, row.Dir)
+		o := place(at)
+		switch {
+		case row.Dir == ".git" && o.Exists && !o.Dir:
+			w.gitFile(at, row.Reason)
+		case row.Dir == ".git" && o.Exists:
+			w.guardLink(at, o, row.Reason)
+			w.repository(o.Real, top)
+		case o.Exists || top:
+			w.guardLink(at, o, row.Reason)
+			for _, e := range row.Entries {
+				w.guard(path.Join(o.Real, e), top, row.Reason, o.Real)
+			}
+		}
+	}
+	for _, row := range policy.GuardedFiles {
+		w.guard(path.Join(dir, row.Name), top, row.Reason)
+	}
+	if isRepository(dir) {
+		w.repository(dir, top)
+	}
+}
+
+// guardLink watches the name of a config directory that is a symlink: what it points to
+// is guarded, and the link itself can be replaced.
+func (w *guarder) guardLink(at string, o policy.Place, reason string) {
+	if o.Exists && o.Real != at && o.Symlink {
+		w.guard(at, false, reason)
+	}
+}
+
+// gitFile guards the .git file of a worktree or submodule, and the repository it names.
+func (w *guarder) gitFile(at, reason string) {
+	w.guard(at, false, reason, w.between(path.Dir(at))...)
+	if dir := gitDirOf(at); dir != "" && w.granted(dir) {
+		w.repository(dir, false)
+	}
+}
+
+// gitDirOf returns the real path of the directory that a .git file names
+// (gitrepository-layout(5)), or "".
+func gitDirOf(at string) string {
+	data, err := os.ReadFile(at)
+	if err != nil || len(data) > 8192 {
+		return ""
+	}
+	dir, ok := strings.CutPrefix(strings.TrimRight(string(data), "\n"), "gitdir: ")
+	if !ok {
+		return ""
+	}
+	if !path.IsAbs(dir) {
+		dir = path.Join(path.Dir(at), dir)
+	}
+	if p := place(dir); p.Exists && p.Dir {
+		return p.Real
+	}
+	return ""
+}
+
+// repository guards a git directory with its submodules and worktrees.
+func (w *guarder) repository(git string, missing bool) {
+	row := policy.GuardedDirs[0]
+	pins := w.between(git)
+	for _, e := range row.Entries {
+		w.guard(path.Join(git, e), missing, row.Reason, pins...)
+	}
+	w.modules(path.Join(git, "modules"), moduleLevels)
+	for _, d := range subdirs(path.Join(git, "worktrees")) {
+		for _, e := range row.Entries {
+			w.guard(path.Join(d, e), false, row.Reason, w.between(d)...)
+		}
+	}
+}
+
+func (w *guarder) modules(dir string, levels int) {
+	if levels == 0 {
+		return
+	}
+	for _, d := range subdirs(dir) {
+		if isRepository(d) {
+			w.repository(d, false)
+		} else {
+			w.modules(d, levels-1)
+		}
+	}
+}
+
+// between returns dir and its parents below the grant.
+func (w *guarder) between(dir string) []string {
+	var out []string
+	for ; dir != w.root && policy.Under(dir, w.root); dir = path.Dir(dir) {
+		out = append(out, dir)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// isRepository reports whether dir is a git directory by itself, as bare repositories and
+// those of submodules are.
+func isRepository(dir string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if o, err := survey.Stat(path.Join(dir, name)); err != nil || o.Type == survey.Missing {
+			return false
+		}
+	}
+	return true
+}
+
+func subdirs(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, path.Join(dir, e.Name()))
+		}
+	}
+	return out
+}
+
+// nested looks for projects below dir.
+func (w *guarder) nested(dir string, levels int, left *int) {
+	if levels == 0 {
+		return
+	}
+	for _, sub := range subdirs(dir) {
+		if name := path.Base(sub); name == "node_modules" || name == ".git" || *left <= 0 {
+			continue
+		}
+		*left--
+		w.project(sub, false)
+		w.nested(sub, levels-1, left)
+	}
+}
+
+// guardedLinks guards the other names of guarded files.
+func (g *gatherer) guardedLinks() error {
+	var wanted []survey.ID
+	of := map[survey.ID]policy.Guarded{}
+	for _, o := range g.req.Guarded {
+		if id := survey.ID(o.Object); o.Exists && !o.Dir && o.Nlink > 1 {
+			wanted = append(wanted, id)
+			of[id] = o
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	found, err := survey.Find(wanted, g.roots)
+	if err != nil {
+		return err
+	}
+	for _, o := range found.Objects {
+		first, ok := of[o.ID()]
+		if !ok || slices.ContainsFunc(g.req.Guarded, func(have policy.Guarded) bool { return have.Real == o.Path }) {
+			continue
+		}
+		g.req.Guarded = append(g.req.Guarded, policy.Guarded{Place: place(o.Path), Name: policy.Object(o.ID()),
+			Reason: "a hard link of " + first.Path + ": " + first.Reason})
 	}
 	return nil
 }
 
-func (g *gatherer) guardTop(root string) {
-	for _, row := range policy.GuardedDirs {
-		g.guardDir(path.Join(root, row.Dir), row.Entries, row.Reason)
-	}
-	for _, row := range policy.GuardedFiles {
-		g.guard(path.Join(root, row.Name), "", row.Reason)
-	}
-	g.guardRepository(path.Join(root, ".git"))
-}
-
-// guardDir guards entries of a config directory and pins it.
-func (g *gatherer) guardDir(dir string, entries []string, reason string) {
-	at := place(dir)
-	switch {
-	case at.Exists && !at.Dir:
-		g.guard(dir, "", reason) // .git is a file in worktrees and submodules
-	case at.Exists:
-		for _, e := range entries {
-			g.guard(path.Join(at.Real, e), at.Real, reason)
-		}
-	default:
-		for _, e := range entries {
-			g.guard(path.Join(dir, e), "", reason)
-		}
-	}
-}
-
-func (g *gatherer) guard(at, pin, reason string) {
-	g.req.Guarded = append(g.req.Guarded, policy.Guarded{Place: place(at), Pin: pin, Reason: reason})
-}
-
-// guardRepository guards the hooks and config of a repository's submodules and
-// worktrees, which lie inside its own directory.
-func (g *gatherer) guardRepository(git string) {
-	entries, reason := policy.GuardedDirs[0].Entries, policy.GuardedDirs[0].Reason
-	for _, kind := range []string{"modules", "worktrees"} {
-		dirs, err := os.ReadDir(path.Join(git, kind))
-		if err != nil {
-			continue
-		}
-		for _, d := range dirs {
-			if d.IsDir() {
-				g.guardExisting(path.Join(git, kind, d.Name()), entries, reason)
+// inner lists the protected places of the table that lie inside grants.
+func (g *gatherer) inner() error {
+	for _, row := range policy.ProtectedPaths {
+		for _, at := range row.Expand(g.req.Homes) {
+			if !g.granted(at) {
+				continue
 			}
+			name, err := survey.Stat(at)
+			if err != nil {
+				continue
+			}
+			g.req.Inner = append(g.req.Inner, policy.Inner{Place: place(at), Name: policy.Object(name.ID()), Reason: row.Reason, Write: row.Write})
 		}
 	}
+	if g.req.BournDir != "" {
+		g.req.BournMade = place(g.req.BournDir).Exists
+	}
+	return nil
 }
 
-// guardExisting guards what exists of entries, without watching for the rest.
-func (g *gatherer) guardExisting(dir string, entries []string, reason string) {
-	for _, e := range entries {
-		if o, err := survey.Stat(path.Join(dir, e)); err == nil && o.Type != survey.Missing {
-			g.guard(path.Join(dir, e), dir, reason)
-		}
+// GitDir returns the git directory that the .git file in dir names, or "" where .git is
+// none or a directory.
+func GitDir(dir string) string {
+	at := path.Join(dir, ".git")
+	if o, err := survey.Stat(at); err != nil || o.Type != survey.File {
+		return ""
 	}
+	return gitDirOf(at)
 }
 
-// guardNested looks for repositories below dir.
-func (g *gatherer) guardNested(dir string, levels int, left *int) {
-	if levels == 0 || *left <= 0 {
-		return
+// MainGitDir returns the main repository's git directory for that of a linked worktree
+// (<main>/.git/worktrees/<name>), else the directory itself.
+func MainGitDir(dir string) string {
+	if parent := path.Dir(dir); path.Base(parent) == "worktrees" {
+		return path.Dir(parent)
 	}
-	*left--
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if !e.IsDir() || e.Name() == "node_modules" || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		sub := path.Join(dir, e.Name())
-		git := path.Join(sub, ".git")
-		if o, err := survey.Stat(git); err == nil && o.Type == survey.Dir {
-			g.guardExisting(git, policy.GuardedDirs[0].Entries, policy.GuardedDirs[0].Reason)
-			g.guardRepository(git)
-		}
-		g.guardNested(sub, levels-1, left)
-	}
+	return dir
 }

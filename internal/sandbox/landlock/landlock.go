@@ -60,11 +60,22 @@ type Rule struct {
 	Access Access
 }
 
+// An Open file is a descriptor whose file the sealed process may open again, by its name
+// in /proc/self/fd, with the given access. Files that were opened elsewhere lie below no
+// rule's path.
+type Open struct {
+	FD     int
+	Access Access
+}
+
 // Options say what to restrict besides paths. The zero value is the usual one.
 type Options struct {
 	// TCP restricts TCP to the ports that it lists, which needs ABI 4. nil leaves the
 	// network alone.
 	TCP *Ports
+	// Open grants access to files that are open already; directories and what has no
+	// file, such as pipes, are passed over.
+	Open []Open
 
 	maxABI int // for tests: act as a kernel that knows no more than this; 0 is no limit
 }
@@ -84,14 +95,34 @@ type Result struct {
 	Rules  int    `json:"rules"`  // path rules that granted something
 }
 
-// Restrict seals the calling thread so that only the rules grant access. It handles every
-// right and scope that both this package and the running kernel know, and returns which
-// these were. On success the goroutine stays locked to its thread, so that the thread is
-// never given to other goroutines; to seal what is executed, fork from that goroutine.
-//
-// The caller must have locked the goroutine to its thread before it set no_new_privs on
-// it. On an error nothing was restricted. A missing path gives an error that names it and
-// that is [io/fs.ErrNotExist]; without Landlock the error is [ErrAbsent].
+// A Ruleset is made and not yet in force. It holds a descriptor until it is.
+type Ruleset struct {
+	ruleset
+}
+
+// Make opens the paths of the rules and makes a ruleset of them. It handles every right
+// and scope that both this package and the running kernel know. It can be called while
+// the thread still has the capabilities that opening the paths may need. A missing path
+// gives an error that names it and that is [io/fs.ErrNotExist]; without Landlock the
+// error is [ErrAbsent].
+func Make(rules []Rule, opt Options) (*Ruleset, error) {
+	return makeRuleset(rules, opt)
+}
+
+// Restrict seals the calling thread and returns what was installed. The ruleset is used
+// up, also on an error, on which nothing was restricted. On success the goroutine stays
+// locked to its thread, so that the thread is never given to other goroutines; to seal
+// what is executed, fork from that goroutine. The caller must have locked the goroutine
+// to its thread before it set no_new_privs on it.
+func (r *Ruleset) Restrict() (Result, error) {
+	return r.restrict()
+}
+
+// Restrict makes a ruleset and seals the calling thread with it.
 func Restrict(rules []Rule, opt Options) (Result, error) {
-	return restrict(rules, opt)
+	r, err := Make(rules, opt)
+	if err != nil {
+		return Result{}, err
+	}
+	return r.Restrict()
 }

@@ -31,54 +31,93 @@ func abi() (int, error) {
 	return 0, fmt.Errorf("cannot tell the Landlock version: %w", errno)
 }
 
-func restrict(rules []Rule, opt Options) (Result, error) {
-	runtime.LockOSThread()
-	res, err := restrictThread(rules, opt)
-	if err != nil {
-		runtime.UnlockOSThread()
-		return Result{}, err
-	}
-	return res, nil
+type ruleset struct {
+	fd     int
+	result Result
 }
 
-func restrictThread(rules []Rule, opt Options) (Result, error) {
+func makeRuleset(rules []Rule, opt Options) (*Ruleset, error) {
 	res, err := plan(opt)
 	if err != nil {
-		return res, err
-	}
-	// The kernel would let CAP_SYS_ADMIN pass without it, and set-id programs would then
-	// run inside a seal that they do not expect.
-	if nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || nnp != 1 {
-		return res, errors.New("cannot restrict a thread that has not set no_new_privs")
+		return nil, err
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: uint64(res.FS), Scoped: uint64(res.Scopes)}
 	if res.TCP {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
-	ruleset, errno := call(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0, 0)
+	fd, errno := call(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0, 0)
 	if errno != 0 {
-		return res, fmt.Errorf("cannot create a Landlock ruleset: %w", errno)
+		return nil, fmt.Errorf("cannot create a Landlock ruleset: %w", errno)
 	}
-	defer unix.Close(ruleset)
+	r := &Ruleset{ruleset{fd: fd, result: res}}
+	if err := r.fill(rules, opt); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return r, nil
+}
 
-	for _, r := range rules {
-		added, err := addPath(ruleset, r, res.FS)
+func (r *ruleset) fill(rules []Rule, opt Options) error {
+	for _, rule := range rules {
+		added, err := addPath(r.fd, rule, r.result.FS)
 		if err != nil {
-			return res, err
+			return err
 		}
 		if added {
-			res.Rules++
+			r.result.Rules++
 		}
 	}
-	if res.TCP {
-		if err := addPorts(ruleset, opt.TCP); err != nil {
-			return res, err
+	for _, o := range opt.Open {
+		if err := addOpen(r.fd, o, r.result.FS); err != nil {
+			return err
 		}
 	}
-	if _, errno := call(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0, 0); errno != 0 {
-		return res, fmt.Errorf("cannot restrict the thread with Landlock: %w", errno)
+	if r.result.TCP {
+		return addPorts(r.fd, opt.TCP)
 	}
-	return res, nil
+	return nil
+}
+
+func (r *ruleset) restrict() (Result, error) {
+	runtime.LockOSThread()
+	err := r.restrictThread()
+	unix.Close(r.fd)
+	if err != nil {
+		runtime.UnlockOSThread()
+		return Result{}, err
+	}
+	return r.result, nil
+}
+
+func (r *ruleset) restrictThread() error {
+	// The kernel would let CAP_SYS_ADMIN pass without it, and set-id programs would then
+	// run inside a seal that they do not expect.
+	if nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || nnp != 1 {
+		return errors.New("cannot restrict a thread that has not set no_new_privs")
+	}
+	if _, errno := call(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(r.fd), 0, 0, 0); errno != 0 {
+		return fmt.Errorf("cannot restrict the thread with Landlock: %w", errno)
+	}
+	return nil
+}
+
+// addOpen adds a rule for the file that a descriptor refers to. The kernel refuses files
+// that lie on no file system a path can reach (EBADFD): there is nothing to open again.
+func addOpen(ruleset int, o Open, handled Access) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(o.FD, &st); err != nil {
+		return fmt.Errorf("cannot grant access to descriptor %d: %w", o.FD, err)
+	}
+	access := granted(o.Access, handled, false)
+	if kind := st.Mode & unix.S_IFMT; access == 0 || kind != unix.S_IFREG && kind != unix.S_IFCHR {
+		return nil
+	}
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: uint64(access), Parent_fd: int32(o.FD)}
+	_, errno := call(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0)
+	if errno != 0 && errno != unix.EBADFD {
+		return fmt.Errorf("cannot grant access to descriptor %d: %w", o.FD, errno)
+	}
+	return nil
 }
 
 // plan decides what to handle on the running kernel.

@@ -1,3 +1,8 @@
 package seccomp
 
-var archEPERM []uint32
+var (
+	archEPERM    []uint32
+	archModes    map[uint32]int
+	archOpens    map[uint32]int
+	archModeRows []modeRow
+)

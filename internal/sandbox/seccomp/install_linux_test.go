@@ -30,13 +30,15 @@ type realRow struct {
 	control bool
 }
 
+func args(a ...uintptr) (out [6]uintptr) { copy(out[:], a); return }
+
 func realRows() []realRow {
-	args := func(a ...uintptr) (out [6]uintptr) { copy(out[:], a); return }
 	rows := []realRow{
 		{"io_uring_setup", unix.SYS_IO_URING_SETUP, args(0, wild), enosys, true},
 		{"io_uring_enter", unix.SYS_IO_URING_ENTER, args(bad), enosys, true},
 		{"io_uring_register", unix.SYS_IO_URING_REGISTER, args(bad), enosys, true},
 		{"clone3", unix.SYS_CLONE3, args(wild, 0), enosys, true},
+		{"openat2", unix.SYS_OPENAT2, args(bad, wild, wild, 24), enosys, true},
 		{"mount", unix.SYS_MOUNT, args(wild, wild, wild, 0, wild), eperm, false},
 		{"umount2", unix.SYS_UMOUNT2, args(wild, bad), eperm, false},
 		{"pivot_root", unix.SYS_PIVOT_ROOT, args(wild, wild), eperm, false},
@@ -246,6 +248,8 @@ func BenchmarkCall(b *testing.B) {
 		{"getpid", try{Do: "time", Nr: unix.SYS_GETPID}},
 		{"ioctl", try{Do: "time", Nr: unix.SYS_IOCTL, Args: [6]uintptr{bad, unix.TCGETS}}},
 		{"clone3", try{Do: "time", Nr: unix.SYS_CLONE3, Args: [6]uintptr{wild}}},
+		// A part of O_TMPFILE alone is refused before the path is read.
+		{"openat", try{Do: "time", Nr: unix.SYS_OPENAT, Args: [6]uintptr{bad, wild, unix.O_TMPFILE &^ unix.O_DIRECTORY, 0o600}}},
 	} {
 		for _, install := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/filter=%v", bm.name, install), func(b *testing.B) {

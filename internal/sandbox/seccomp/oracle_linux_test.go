@@ -3,10 +3,12 @@
 package seccomp
 
 import (
+	"maps"
 	"runtime"
 	"slices"
 	"testing"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -45,11 +47,31 @@ func oracle(c call, nested bool) string {
 		}
 	case unix.SYS_SOCKET, unix.SYS_SOCKETPAIR:
 		return socketOracle(a0, a1, a2)
+	case unix.SYS_OPENAT2:
+		return enosys
+	}
+	if at, there := modes[c.nr]; there && uint32(c.args[at])>>11&1 == 1 {
+		return eperm
+	}
+	if at, there := opens[c.nr]; there && uint32(c.args[at])>>11&1 == 1 && uint32(c.args[at-1])&(0o100|0o20000000) != 0 {
+		return eperm
 	}
 	if slices.Contains(alwaysEPERM, c.nr) {
 		return eperm
 	}
 	return ok
+}
+
+// Which argument holds the mode, where it always counts and where only with a flag, in the
+// argument before it, that creates.
+var (
+	modes = merge(archModes, map[uint32]int{unix.SYS_FCHMOD: 1, unix.SYS_FCHMODAT: 2, 452: 2, unix.SYS_MKDIRAT: 2, unix.SYS_MKNODAT: 2})
+	opens = merge(archOpens, map[uint32]int{unix.SYS_OPENAT: 3})
+)
+
+func merge(a, b map[uint32]int) map[uint32]int {
+	maps.Copy(b, a)
+	return b
 }
 
 func socketOracle(family, kind, protocol uint32) string {
@@ -91,53 +113,81 @@ func TestTable(t *testing.T) {
 
 // TestFilterShape keeps what the cost depends on: a call that is always allowed is decided
 // from its number and architecture alone, which lets the kernel skip the filter, and in
-// few steps, for kernels that do not.
+// few steps, for kernels that do not. What opens and changes modes cannot be skipped, and
+// takes few steps for what programs ordinarily ask.
 func TestFilterShape(t *testing.T) {
 	for _, nested := range []bool{false, true} {
 		raw, err := Filter(Options{Nested: nested})
 		if err != nil {
 			t.Fatal(err)
 		}
-		longest := 0
+		longest, longestMode := 0, 0
 		for nr := range uint32(600) {
-			c := call{arch: auditArch, nr: nr}
-			steps := 0
-			for pc := 0; ; pc++ {
-				steps++
-				ins := raw[pc]
-				switch ins.Op {
-				case opLoad:
-					if ins.K >= offsetArgs && oracle(c, nested) == ok && slices.Contains(ordinary, nr) {
-						t.Fatalf("number %d looks at arguments", nr)
-					}
-					if ins.K >= offsetArgs {
-						pc = len(raw) // judged by arguments: not followed further
-					}
-				case opGoto:
-					pc += int(ins.K)
-				case opReturn:
-					pc = len(raw)
-				default:
-					value := nr
-					if pc == 1 {
-						value = auditArch
-					}
-					taken := ins.Op == opEqual && value == ins.K || ins.Op == opAtMin && value >= ins.K
-					if taken {
-						pc += int(ins.Jt)
-					} else {
-						pc += int(ins.Jf)
-					}
-				}
-				if pc >= len(raw) {
-					break
-				}
+			steps, looks := walk(t, raw, call{arch: auditArch, nr: nr})
+			if looks && slices.Contains(ordinary, nr) {
+				t.Errorf("number %d looks at arguments", nr)
 			}
-			longest = max(longest, steps)
+			_, byMode := modes[nr]
+			_, byOpen := opens[nr]
+			if looks != (byMode || byOpen || slices.Contains(judged, nr)) {
+				t.Errorf("number %d looks at arguments: %v", nr, looks)
+			}
+			if byMode || byOpen {
+				longestMode = max(longestMode, steps)
+			} else if !looks {
+				longest = max(longest, steps)
+			}
 		}
-		t.Logf("nested=%v: %d instructions, at most %d steps by number", nested, len(raw), longest)
+		t.Logf("nested=%v: %d instructions, at most %d steps by number and %d by an ordinary mode", nested, len(raw), longest, longestMode)
 		if longest > 16 {
 			t.Errorf("a number takes %d steps", longest)
 		}
+		if longestMode > 16 {
+			t.Errorf("an ordinary mode takes %d steps", longestMode)
+		}
 	}
+}
+
+// walk follows a call through the filter.
+func walk(t *testing.T, raw []bpf.RawInstruction, c call) (steps int, looks bool) {
+	var word uint32
+	for pc := 0; pc < len(raw); pc++ {
+		steps++
+		ins := raw[pc]
+		taken := false
+		switch ins.Op {
+		case opLoad:
+			switch ins.K {
+			case offsetNr:
+				word = c.nr
+			case offsetArch:
+				word = c.arch
+			default:
+				looks = true
+				word = uint32(c.args[(ins.K-offsetArgs)/8])
+			}
+			continue
+		case opAnd:
+			word &= ins.K
+			continue
+		case opGoto:
+			pc += int(ins.K)
+			continue
+		case opReturn:
+			return steps, looks
+		case opEqual:
+			taken = word == ins.K
+		case opAtMin:
+			taken = word >= ins.K
+		case opAnySet:
+			taken = word&ins.K != 0
+		}
+		if taken {
+			pc += int(ins.Jt)
+		} else {
+			pc += int(ins.Jf)
+		}
+	}
+	t.Fatalf("number %d runs off the end", c.nr)
+	return 0, false
 }

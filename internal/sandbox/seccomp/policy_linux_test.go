@@ -5,6 +5,8 @@ package seccomp
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"golang.org/x/net/bpf"
@@ -89,6 +91,7 @@ func policyRows() []policyRow {
 		{"io_uring_enter", unix.SYS_IO_URING_ENTER, nil, enosys, ""},
 		{"io_uring_register", unix.SYS_IO_URING_REGISTER, nil, enosys, ""},
 		{"clone3", unix.SYS_CLONE3, nil, enosys, ""},
+		{"openat2", unix.SYS_OPENAT2, nil, enosys, ""},
 		{"chroot", unix.SYS_CHROOT, nil, eperm, ok},
 
 		{"clone thread", unix.SYS_CLONE, []uint64{0x3d0f00}, ok, ""},
@@ -149,6 +152,37 @@ func policyRows() []policyRow {
 				policyRow{fmt.Sprintf("%s %#x high bits", name, flag.bit), nr, []uint64{flag.bit | highs | unix.CLONE_FS}, eperm, flag.nested})
 		}
 	}
+	for nr, at := range modes {
+		add := func(mode uint64, want string) {
+			args := []uint64{0o4777, 0o4777, 0o4777, 0o4777}[:at+1] // these mean something else
+			args[at] = mode
+			rows = append(rows, policyRow{fmt.Sprintf("number %d mode %#o", nr, mode), nr, args, want, ""})
+		}
+		for _, mode := range []uint64{0o4000, 0o4755, 0o6711, 0o7777, unix.S_IFREG | 0o4755, 0o4755 | highs, 0o4755 | 0xffffffff_ffff0000, 1<<64 - 1} {
+			add(mode, eperm)
+		}
+		for _, mode := range []uint64{0, 0o644, 0o755, 0o1777, 0o2755, 0o2775, 0o3777, unix.S_IFIFO | 0o600, 0o4000<<16 | 0o755, 0o4000<<32 | 0o755, ^uint64(0o4000)} {
+			add(mode, ok)
+		}
+	}
+	for nr, at := range opens {
+		add := func(flags, mode uint64, want string) {
+			args := []uint64{0o4777, 0o4777, 0o4777, 0o4777}[:at+1]
+			args[at-1], args[at] = flags, mode
+			rows = append(rows, policyRow{fmt.Sprintf("number %d flags %#x mode %#o", nr, flags, mode), nr, args, want, ""})
+		}
+		for _, flags := range []uint64{unix.O_CREAT, unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_CLOEXEC, unix.O_TMPFILE | unix.O_RDWR, unix.O_CREAT | highs, 1<<64 - 1} {
+			add(flags, 0o4755, eperm)
+			add(flags, 0o6000|highs, eperm)
+			add(flags, 0o644, ok)
+			add(flags, 0o2755, ok)
+			add(flags, 0o4000<<32|0o644, ok)
+		}
+		for _, flags := range []uint64{0, unix.O_WRONLY | unix.O_TRUNC, unix.O_DIRECTORY | unix.O_CLOEXEC, unix.O_PATH, unix.O_CREAT << 32, unix.O_TMPFILE << 32} {
+			add(flags, 0o4755, ok) // what is there keeps its mode
+			add(flags, 1<<64-1, ok)
+		}
+	}
 	for _, nr := range alwaysEPERM {
 		rows = append(rows, policyRow{fmt.Sprintf("number %d", nr), nr, nil, eperm, eperm})
 	}
@@ -173,13 +207,16 @@ var alwaysEPERM = append([]uint32{
 
 // ordinary are calls that programs cannot do without, or that are allowed on purpose.
 var ordinary = []uint32{
-	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_CLOSE, unix.SYS_MMAP, unix.SYS_EXECVE,
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_STATX, unix.SYS_RENAMEAT2, unix.SYS_LINKAT, unix.SYS_CLOSE, unix.SYS_MMAP, unix.SYS_EXECVE,
 	unix.SYS_EXECVEAT, unix.SYS_EXIT_GROUP, unix.SYS_GETPID, unix.SYS_FUTEX, unix.SYS_PTRACE, unix.SYS_SECCOMP,
 	unix.SYS_PRCTL, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME,
 	unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_PIDFD_OPEN,
-	unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_MEMFD_CREATE, unix.SYS_LANDLOCK_RESTRICT_SELF, unix.SYS_FCHMOD,
+	unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_MEMFD_CREATE, unix.SYS_LANDLOCK_RESTRICT_SELF, unix.SYS_UMASK,
 	unix.SYS_INOTIFY_INIT1, unix.SYS_PROCESS_VM_READV, unix.SYS_RSEQ, unix.SYS_NAME_TO_HANDLE_AT, 468, 1000, 1<<30 - 1,
 }
+
+// judged are calls that are judged by arguments other than a mode.
+var judged = []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE}
 
 func TestPolicy(t *testing.T) {
 	for _, nested := range []bool{false, true} {
@@ -225,13 +262,13 @@ func TestEveryNumber(t *testing.T) {
 
 func TestFilterAgainstOracle(t *testing.T) {
 	machines := map[bool]machine{false: newMachine(t, Options{}), true: newMachine(t, Options{Nested: true})}
-	judged := []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE}
-	numbers := rapid.OneOf(rapid.SampledFrom(judged), rapid.Uint32Range(0, 500), rapid.Uint32(),
+	numbers := rapid.OneOf(rapid.SampledFrom(judged), rapid.SampledFrom(slices.Sorted(maps.Keys(modes))), rapid.SampledFrom(slices.Sorted(maps.Keys(opens))), rapid.Uint32Range(0, 500), rapid.Uint32(),
 		rapid.Custom(func(t *rapid.T) uint32 { return rapid.Uint32Range(0, 500).Draw(t, "nr") | 0x40000000 }))
 	arches := rapid.OneOf(rapid.Just(uint32(auditArch)), rapid.Just(uint32(auditArch)), rapid.SampledFrom(foreignArches), rapid.Uint32())
 	args := rapid.Custom(func(t *rapid.T) uint64 {
 		low := rapid.OneOf(rapid.Uint32Range(0, 20), rapid.Uint32(),
-			rapid.SampledFrom([]uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.IPPROTO_MPTCP, unix.SOCK_CLOEXEC | 1, unix.SOCK_NONBLOCK | 3}),
+			rapid.SampledFrom([]uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.IPPROTO_MPTCP, unix.SOCK_CLOEXEC | 1, unix.SOCK_NONBLOCK | 3,
+				0o644, 0o2755, 0o4755, 0o4000, unix.O_CREAT | unix.O_WRONLY, unix.O_TMPFILE | unix.O_RDWR, unix.O_DIRECTORY, unix.O_PATH}),
 			rapid.Custom(func(t *rapid.T) uint32 { return 1 << rapid.IntRange(0, 31).Draw(t, "bit") })).Draw(t, "low")
 		high := rapid.OneOf(rapid.Just(uint32(0)), rapid.Uint32()).Draw(t, "high")
 		return uint64(high)<<32 | uint64(low)

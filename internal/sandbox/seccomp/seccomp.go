@@ -19,18 +19,35 @@
 //   - use io_uring, bpf, perf, userfaultfd, kernel keys, modules, kexec, the clock, swap,
 //     raw ports, fanotify, file handles, another process's descriptors;
 //   - push input into a terminal (TIOCSTI, TIOCLINUX) or change its line discipline;
+//   - give a file the set-user-ID bit, by chmod, open, creat or mknod (EPERM): the program
+//     would lend the agent's user, who outside the seal has lost nothing, to any other user
+//     of the machine. mkdir is judged alike, though Linux drops the bit there;
 //   - open sockets other than unix, TCP and UDP over IP, and routing netlink: not vsock,
 //     packet, raw, MPTCP, SCTP, kernel crypto.
 //
 // Arguments are compared by the 32 bits that the kernel itself looks at, so that bits set
 // above them change nothing. clone3 gives ENOSYS as its flags cannot be seen, and C
-// libraries fall back to clone.
+// libraries fall back to clone. openat2 gives ENOSYS as its mode cannot be seen either
+// (systemd's RestrictSUIDSGID= answers the same). Go 1.26, git, Node, Python and coreutils
+// do not call it or fall back to openat.
 //
 // # What it does not
 //
 //   - It is a list of refusals: a system call that is newer than the table is allowed.
 //   - It sees no path and nothing behind a pointer. Landlock, mounts and the missing
-//     capabilities keep those; adjtimex and set-id bits are left to them too.
+//     capabilities keep those; adjtimex is left to them too.
+//   - The set-group-ID bit can be set: chmod g+s is how directories share a group (git init
+//     --shared), and a filter cannot tell a directory from a file. Refusing it where only
+//     files are made would stop nobody who can chmod. So a program can lend the agent's
+//     groups. Linux clears the bit if the file's group is not among them.
+//   - A set-user-ID file that is there already keeps working, and what can write to it may
+//     change it: Linux takes the bit away after write, but not after a shared mapping
+//     (seen on 6.18). It can be linked and renamed too.
+//   - Programs that need openat2 fail. GNU tar does, for extracting, where it was built with
+//     a C library that has openat2 (glibc 2.43; systemd issues 41868 and 43314), and
+//     bubblewrap 0.12 when built for new kernels only; bsdtar does not.
+//   - cp -p, install -m, tar -p and rsync -p of a set-user-ID file report that they cannot
+//     set its mode.
 //   - ptrace is allowed (debuggers need it): the pid namespace and Landlock confine it.
 //     A tracer cannot take the filter away, as the kernel filters after the tracer.
 //   - Threads that exist already stay as they were.
@@ -38,7 +55,8 @@
 // # Needs
 //
 // Linux 4.14 with seccomp filters, amd64 or arm64, and no_new_privs on the thread.
-// Kernels from 5.11 on decide calls that are always allowed without running the filter.
+// Kernels from 5.11 on decide calls that are always allowed without running the filter;
+// calls that are judged by arguments, open among them, run it each time.
 package seccomp
 
 import "golang.org/x/net/bpf"

@@ -60,6 +60,10 @@ func targets(p *program, opt Options) []target {
 		byCloneFlags: p.then(opLoad, low(0), p.branch(opAnySet, banned, deny, allow)),
 		byUnshare:    p.then(opLoad, low(0), p.branch(opAnySet, banned|unshareOnly, deny, allow)),
 		bySocket:     socket(p),
+		byMode1:      p.then(opLoad, low(1), p.branch(opAnySet, setUserID, deny, allow)),
+		byMode2:      p.then(opLoad, low(2), p.branch(opAnySet, setUserID, deny, allow)),
+		byOpen:       open(p, 1),
+		byOpenat:     open(p, 2),
 	}
 	sorted := make([]target, 0, len(table)+len(archTable))
 	insert := func(e *entry) {
@@ -72,7 +76,7 @@ func targets(p *program, opt Options) []target {
 				return
 			}
 			to = p.ret(fail(e.errno))
-		case byIoctl, byCloneFlags, byUnshare, bySocket:
+		case byIoctl, byCloneFlags, byUnshare, bySocket, byMode1, byMode2, byOpen, byOpenat:
 		}
 		sorted = append(sorted, target{})
 		i := len(sorted) - 1
@@ -103,6 +107,15 @@ func socket(p *program) point {
 	family = p.oneOf([]uint32{unix.AF_INET, unix.AF_INET6}, ip, family)
 	family = p.branch(opEqual, unix.AF_UNIX, allow, family)
 	return p.then(opLoad, low(0), family)
+}
+
+// open judges a call whose flags are in the given argument and whose mode is in the next
+// one. The mode comes first, as that ends nearly every call. It is not enough: without a
+// flag that creates, there may be anything in it.
+func open(p *program, flags uint32) point {
+	allow, deny := p.ret(unix.SECCOMP_RET_ALLOW), p.ret(fail(unix.EPERM))
+	made := p.then(opLoad, low(flags), p.branch(opAnySet, creating, deny, allow))
+	return p.then(opLoad, low(flags+1), p.branch(opAnySet, setUserID, made, allow))
 }
 
 // spans covers all numbers, with what is allowed between the targets.

@@ -14,6 +14,10 @@ const (
 	byCloneFlags              // by the flags, in argument 0
 	byUnshare                 // by the flags, in argument 0
 	bySocket                  // by family, type and protocol, in arguments 0 to 2
+	byMode1                   // by the mode, in argument 1
+	byMode2                   // by the mode, in argument 2
+	byOpen                    // by flags and mode, in arguments 1 and 2
+	byOpenat                  // by flags and mode, in arguments 2 and 3
 )
 
 // An entry is a system call that is not simply allowed.
@@ -50,6 +54,14 @@ var table = [...]entry{
 	{unix.SYS_IOCTL, byIoctl, 0, "types into a terminal"},
 	{unix.SYS_SOCKET, bySocket, 0, "reaches beyond the network namespace"},
 	{unix.SYS_SOCKETPAIR, bySocket, 0, "reaches beyond the network namespace"},
+
+	{unix.SYS_FCHMOD, byMode1, 0, "makes set-user-ID programs"},
+	{unix.SYS_FCHMODAT, byMode2, 0, "makes set-user-ID programs"},
+	{unix.SYS_FCHMODAT2, byMode2, 0, "makes set-user-ID programs"},
+	{unix.SYS_OPENAT, byOpenat, 0, "makes set-user-ID programs"},
+	{unix.SYS_OPENAT2, refused, unix.ENOSYS, "its mode is behind a pointer; programs fall back to openat"},
+	{unix.SYS_MKNODAT, byMode2, 0, "makes set-user-ID programs"},
+	{unix.SYS_MKDIRAT, byMode2, 0, "asks for a set-user-ID bit, which Linux would drop"},
 
 	{unix.SYS_BPF, refused, unix.EPERM, "kernel attack surface"},
 	{unix.SYS_PERF_EVENT_OPEN, refused, unix.EPERM, "kernel attack surface, watches others"},
@@ -90,6 +102,13 @@ const (
 	nestable    = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 	neverNested = unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 	unshareOnly = unix.CLONE_NEWTIME
+)
+
+// The kernel takes a mode as its low 16 bits, and flags of open as 32 bits. O_TMPFILE has
+// O_DIRECTORY in it, which alone makes nothing.
+const (
+	setUserID = unix.S_ISUID
+	creating  = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 )
 
 // What sockets may be. The type is the low four bits of argument 1, the rest are flags.

@@ -12,4 +12,10 @@ const (
 var archTable = [...]entry{
 	{unix.SYS_IOPL, refused, unix.EPERM, "reaches hardware"},
 	{unix.SYS_IOPERM, refused, unix.EPERM, "reaches hardware"},
+
+	{unix.SYS_CHMOD, byMode1, 0, "makes set-user-ID programs"},
+	{unix.SYS_OPEN, byOpen, 0, "makes set-user-ID programs"},
+	{unix.SYS_CREAT, byMode1, 0, "makes set-user-ID programs"},
+	{unix.SYS_MKNOD, byMode1, 0, "makes set-user-ID programs"},
+	{unix.SYS_MKDIR, byMode1, 0, "asks for a set-user-ID bit, which Linux would drop"},
 }
