@@ -36,7 +36,10 @@ func (p *parent) forward(sig os.Signal) {
 	case unix.SIGWINCH:
 		_ = p.relay.Resize()
 	case unix.SIGCONT:
-		p.resume()
+		// The command is not told: whoever stopped it has it continued, and a second
+		// SIGCONT would undo a stop that has come meanwhile.
+		_ = p.relay.Resume()
+		_ = p.relay.Resize()
 	case unix.SIGTSTP: // ^Z on a terminal that the run does not have
 		p.tell(kindGroup, s)
 		_ = unix.Kill(unix.Getpid(), unix.SIGSTOP) // returns when the shell continues bourn

@@ -175,6 +175,10 @@ func (c *compiler) protect(p Inner) {
 // guards makes read-only what runs code on the host later.
 func (c *compiler) guards() {
 	for _, g := range c.req.Guarded {
+		if g.Link {
+			c.plan.Late = append(c.plan.Late, Late{g.Path, g.Reason, g.Name})
+			continue
+		}
 		view, shown := c.plan.view(g.Real)
 		if !shown || !view.Write || view.Source != "" || c.plan.masked(g.Real) || under(view.Path, g.Real) {
 			continue

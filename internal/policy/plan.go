@@ -131,6 +131,12 @@ func Generation(sandbox Sandbox, items []Item) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// Shows reports whether what stands at a path on the host is shown inside.
+func (p *Plan) Shows(at string) bool {
+	view, shown := p.view(at)
+	return shown && view.Source == "" && !p.masked(at)
+}
+
 // AsRecorded returns items as they are while nothing runs: what would be enforced is
 // recorded, what would be dropped stays dropped with its reason.
 func AsRecorded(items []Item) []Item {

@@ -113,6 +113,7 @@ const (
 type Guarded struct {
 	Place
 	Name   Object   // what stands at the path itself, be it a symlink
+	Link   bool     // only the name is looked after: it is a symlink to a config directory
 	Pins   []string // the directories that must keep their names with it, outermost first
 	Reason string
 }

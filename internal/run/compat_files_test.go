@@ -12,8 +12,8 @@ func TestCompatFiles(t *testing.T) {
 		{name: "links", script: `echo x > f; mkdir d; ln f d/g; stat -c %h f; ln -s ../f d/s; cat d/s; readlink -f d/s | sed "s,$PWD/,,"; ln -s nowhere dangling; cp -al d e; rm f; stat -c %h d/g; cat d/s 2>&1 || true; readlink dangling`},
 		{name: "fifo", script: `mkfifo -m 600 p; echo through > p & cat p; wait; stat -c '%F %a' p`},
 		{name: "flock", needs: "flock", script: `: > l; flock l -c 'flock -n l true || echo held'; flock -s l -c 'flock -sn l echo shared'; exec 9>l; flock -n 9; flock -n l true || echo held; (exec 8<.; flock 8; echo directory)`},
-		{name: "modes and umask", script: `umask; umask 077; : > f; mkdir d; stat -c %a f d; umask 002; : > g; stat -c %a g; chmod 4755 g; chmod +x f; chmod 3770 d; stat -c '%a %A' f g d; chmod 0 f; cat f 2>&1 || true; test -w f || echo not writable`, only: "user"},
-		{name: "modes and umask", script: `umask; umask 077; : > f; mkdir d; stat -c %a f d; umask 002; : > g; stat -c %a g; chmod 4755 g; chmod +x f; chmod 3770 d; stat -c '%a %A' f g d`, only: "root"},
+		{name: "modes and umask", script: `umask; umask 077; : > f; mkdir d; stat -c %a f d; umask 002; : > g; stat -c %a g; chmod 2755 g; chmod +x f; chmod 3770 d; stat -c '%a %A' f g d; chmod 0 f; cat f 2>&1 || true; test -w f || echo not writable`, only: "user"},
+		{name: "modes and umask", script: `umask; umask 077; : > f; mkdir d; stat -c %a f d; umask 002; : > g; stat -c %a g; chmod 2755 g; chmod +x f; chmod 3770 d; stat -c '%a %A' f g d`, only: "root"},
 		{name: "umask from outside", outer: true, script: `umask 027; $RUN sh -c 'umask; : > f; mkdir d; stat -c %a f d'`},
 		{name: "times", script: `touch -d '2001-02-03 04:05:06.789 UTC' f; stat -c '%Y %y' f; touch -r f g; stat -c %X g; touch -a -d @5 f; stat -c '%X %Y' f; cp -p f h; stat -c %Y h; test f -nt /etc/passwd || echo older; touch -hd @9 f; ln -s f l; touch -hd @7 l; stat -c %Y l f; TZ=Europe/Berlin date -r f; mkdir d; touch -d @1 d; stat -c %Y d`},
 		{name: "big and sparse files", script: `truncate -s 20G big; stat -c '%s %b' big; dd if=/dev/zero of=big bs=1M seek=5000 count=4 conv=notrunc status=none; stat -c %s big; du -k big | cut -f1; fallocate -l 8M f 2> /dev/null && stat -c %s f; fallocate -p -o 0 -l 4M f && du -k f | cut -f1; cp --sparse=always f g; cp --reflink=auto f h; cmp f h; head -c 48M /dev/zero > z; stat -c %s z; sync z; rm big f g h z`},
@@ -50,6 +50,7 @@ fd = os.open("../named", os.O_PATH); print(os.readlink("/proc/self/fd/%d" % fd).
 libc.shmget.restype = ctypes.c_int; shm = libc.shmget(0, 4096, 0o1600); print(shm >= 0, libc.shmctl(shm, 0, None)); print(libc.semget(0, 1, 0o1600) >= 0)
 libc.mq_open.restype = ctypes.c_int`),
 		// As root the run keeps the uid, but no capability.
+		{name: "a set-user-ID program", script: `: > f; chmod 4755 f`, instead: "Operation not permitted"},
 		{name: "giving files away", only: "root", script: `: > f; chown 12345:12345 f`, instead: "changing ownership"},
 		{name: "an archive with other owners", only: "root", needs: "tar", before: `mkdir d; echo x > d/f; tar c --owner=1000 --group=1000 -f t d; rm -r d`, script: `tar xf t`, instead: "Cannot change ownership"},
 		{name: "cp -a of system files", script: `cp -a /etc/hostname .; cp -a /usr/share/zoneinfo/UTC utc; cp -p /usr/bin/env .; cp --preserve=all /etc/passwd p; ls | sort`, loose: true},

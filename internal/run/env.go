@@ -19,7 +19,7 @@ var toolchainEnv = []struct {
 	name  string
 	parts []string
 }{
-	{"RUSTUP_HOME", []string{"toolchains", "settings.toml"}}, {"CARGO_HOME", []string{"bin"}}, {"RUSTUP_TOOLCHAIN", nil},
+	{"RUSTUP_HOME", []string{"toolchains", "settings.toml", "update-hashes"}}, {"CARGO_HOME", []string{"bin"}}, {"RUSTUP_TOOLCHAIN", nil},
 	{"PYENV_ROOT", []string{"."}}, {"PYENV_VERSION", nil}, {"NVM_DIR", []string{"versions"}}, {"RBENV_ROOT", []string{"."}},
 	{"JAVA_HOME", []string{"."}}, {"GOROOT", []string{"."}}, {"VIRTUAL_ENV", []string{"."}},
 }
@@ -80,7 +80,7 @@ var toolchainRoots = []struct {
 	up     int
 	more   []string
 }{
-	{"/.cargo/bin", 2, []string{".rustup/toolchains", ".rustup/settings.toml"}},
+	{"/.cargo/bin", 2, []string{".rustup/toolchains", ".rustup/settings.toml", ".rustup/update-hashes"}},
 	{"/.pyenv/shims", 1, nil}, {"/.pyenv/bin", 1, nil},
 	{"/.rbenv/shims", 1, nil}, {"/.rbenv/bin", 1, nil},
 	{"/.asdf/shims", 1, nil}, {"/.asdf/bin", 1, nil},
@@ -167,6 +167,9 @@ func (h *Home) toolchains() []string {
 		}
 		if !rooted {
 			add(dir)
+			for _, at := range h.linked(dir) {
+				add(at)
+			}
 		}
 	}
 	return out
@@ -175,21 +178,50 @@ func (h *Home) toolchains() []string {
 // packageMarks are files in the root of what a program belongs to.
 var packageMarks = []string{"package.json", "pyvenv.cfg"}
 
-// commandFiles returns what must be readable for the command itself to start: installers
-// put symlinks into a directory of PATH that lead to a file, or a package, elsewhere.
+// commandFiles returns what must be readable for the command itself to start.
 func (h *Home) commandFiles(command []string, cwd string) []string {
 	if len(command) == 0 {
 		return nil
 	}
 	at := h.find(command[0], cwd)
-	real, err := filepath.EvalSymlinks(at)
-	if at == "" || err != nil || inSystem(real) {
+	if at == "" {
 		return nil
 	}
-	out := []string{at, real}
+	return append(h.behind(at), at)
+}
+
+// maxLinked bounds how many symlinks of one directory of PATH are followed.
+const maxLinked = 200
+
+// linked returns what the symlinks in a directory of PATH lead to: installers put them
+// there for programs that stand elsewhere.
+func (h *Home) linked(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > maxLinked {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink != 0 {
+			out = append(out, h.behind(filepath.Join(dir, e.Name()))...)
+		}
+	}
+	return out
+}
+
+// behind returns what a program's path leads to: its file, and the package around it.
+func (h *Home) behind(at string) []string {
+	real, err := filepath.EvalSymlinks(at)
+	if err != nil || inSystem(real) || real == filepath.Clean(at) {
+		return nil
+	}
+	if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return nil
+	}
+	out := []string{real}
 	for dir, level := filepath.Dir(real), 0; level < 6 && policy.Broad(dir, []string{h.Person}) == ""; dir, level = filepath.Dir(dir), level+1 {
 		for _, mark := range packageMarks {
-			if _, err := os.Lstat(filepath.Join(dir, mark)); err == nil && at != real {
+			if _, err := os.Lstat(filepath.Join(dir, mark)); err == nil {
 				return append(out, dir)
 			}
 		}

@@ -236,7 +236,7 @@ func (p *Prepared) Hints() []string {
 		}
 		out = append(out, "the current directory is not granted: the command starts in "+where)
 	}
-	if dir := sandbox.GitDir(p.Request.Cwd); dir != "" && p.Plan.Explain(policy.OpRead, dir).Allowed == "denied" {
+	if dir := sandbox.GitDir(p.Request.Cwd); dir != "" && !p.Plan.Shows(dir) {
 		out = append(out, "this is a linked worktree; for git to work, add --write "+shellQuote(sandbox.MainGitDir(dir)))
 	}
 	return out

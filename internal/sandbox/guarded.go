@@ -29,6 +29,11 @@ func (g *gatherer) guarded() error {
 		if inGit(gr.Real) {
 			w.repository(gr.Real, true)
 		}
+		for _, row := range policy.GuardedDirs {
+			if path.Base(gr.Real) == row.Dir { // such a directory itself is granted
+				w.entries(gr.Real, row.Entries, row.Reason, true)
+			}
+		}
 		w.project(gr.Real, true)
 		left := nestedDirs
 		w.nested(gr.Real, nestedLevels, &left)
@@ -73,9 +78,7 @@ func (w *guarder) project(dir string, top bool) {
 			w.repository(o.Real, top)
 		case o.Exists || top:
 			w.guardLink(at, o, row.Reason)
-			for _, e := range row.Entries {
-				w.guard(path.Join(o.Real, e), top, row.Reason, o.Real)
-			}
+			w.entries(o.Real, row.Entries, row.Reason, top, o.Real)
 		}
 	}
 	for _, row := range policy.GuardedFiles {
@@ -86,11 +89,20 @@ func (w *guarder) project(dir string, top bool) {
 	}
 }
 
+func (w *guarder) entries(dir string, names []string, reason string, missing bool, pins ...string) {
+	for _, name := range names {
+		w.guard(path.Join(dir, name), missing, reason, pins...)
+	}
+}
+
 // guardLink watches the name of a config directory that is a symlink: what it points to
 // is guarded, and the link itself can be replaced.
 func (w *guarder) guardLink(at string, o policy.Place, reason string) {
-	if o.Exists && o.Real != at && o.Symlink {
-		w.guard(at, false, reason)
+	if !o.Symlink {
+		return
+	}
+	if name, err := survey.Stat(at); err == nil && name.Type == survey.Symlink {
+		w.req.Guarded = append(w.req.Guarded, policy.Guarded{Place: o, Name: policy.Object(name.ID()), Link: true, Reason: reason})
 	}
 }
 
@@ -126,14 +138,10 @@ func gitDirOf(at string) string {
 func (w *guarder) repository(git string, missing bool) {
 	row := policy.GuardedDirs[0]
 	pins := w.between(git)
-	for _, e := range row.Entries {
-		w.guard(path.Join(git, e), missing, row.Reason, pins...)
-	}
+	w.entries(git, row.Entries, row.Reason, missing, pins...)
 	w.modules(path.Join(git, "modules"), moduleLevels)
 	for _, d := range subdirs(path.Join(git, "worktrees")) {
-		for _, e := range row.Entries {
-			w.guard(path.Join(d, e), false, row.Reason, w.between(d)...)
-		}
+		w.entries(d, row.Entries, row.Reason, false, w.between(d)...)
 	}
 }
 
@@ -142,7 +150,8 @@ func (w *guarder) modules(dir string, levels int) {
 		return
 	}
 	for _, d := range subdirs(dir) {
-		if isRepository(d) {
+		// Less than a whole repository is enough here: git makes one of it.
+		if has(d, "HEAD") || has(d, "config") || has(d, "hooks") {
 			w.repository(d, false)
 		} else {
 			w.modules(d, levels-1)
@@ -163,12 +172,12 @@ func (w *guarder) between(dir string) []string {
 // isRepository reports whether dir is a git directory by itself, as bare repositories and
 // those of submodules are.
 func isRepository(dir string) bool {
-	for _, name := range []string{"HEAD", "objects", "refs"} {
-		if o, err := survey.Stat(path.Join(dir, name)); err != nil || o.Type == survey.Missing {
-			return false
-		}
-	}
-	return true
+	return has(dir, "HEAD") && has(dir, "objects") && has(dir, "refs")
+}
+
+func has(dir, name string) bool {
+	o, err := survey.Stat(path.Join(dir, name))
+	return err == nil && o.Type != survey.Missing
 }
 
 func subdirs(dir string) []string {

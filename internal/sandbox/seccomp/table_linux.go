@@ -59,7 +59,7 @@ var table = [...]entry{
 	{unix.SYS_FCHMODAT, byMode2, 0, "makes set-user-ID programs"},
 	{unix.SYS_FCHMODAT2, byMode2, 0, "makes set-user-ID programs"},
 	{unix.SYS_OPENAT, byOpenat, 0, "makes set-user-ID programs"},
-	{unix.SYS_OPENAT2, refused, unix.ENOSYS, "its mode is behind a pointer; programs fall back to openat"},
+	{unix.SYS_OPENAT2, refused, unix.ENOSYS, "its mode is behind a pointer; most programs fall back to openat"},
 	{unix.SYS_MKNODAT, byMode2, 0, "makes set-user-ID programs"},
 	{unix.SYS_MKDIRAT, byMode2, 0, "asks for a set-user-ID bit, which Linux would drop"},
 
