@@ -7,7 +7,7 @@
 //	agents/<name>/identity.key    Ed25519, 0600; identity.pub beside it
 //	agents/<name>/home/           the agent's own writable home
 //	agents/<name>/runs/<id>.json  records of runs; runs/ here for runs without an agent
-//	agents/<name>/denied.json     the objects that the last seal denied, by identity
+//	agents/<name>/denied          the objects that the last seal denied, by identity
 //	agents/<name>/places.json     mount points that a run made in home/, until it ends
 package run
 

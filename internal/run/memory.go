@@ -1,55 +1,126 @@
 package run
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"bourn"
 	"bourn/internal/policy"
 	"bourn/internal/sandbox"
 )
 
+// What earlier seals denied is kept as text, since a start reads it: a first line that
+// names the format, then a line for each object with its device, inode and time of birth,
+// and the deny pattern and the path as Go strings:
+//
+//	bourn-denied 1
+//	65024 1835013 1764536400000000000 "/home/u/p/.env" "/home/u/p/.env"
+const memoryHeader = "bourn-denied 1\n"
+
 // maxRemembered bounds what is kept of runs without an agent, whose deny patterns
 // differ from run to run.
 const maxRemembered = 20000
 
 func (h *Home) memoryPath(name bourn.AgentName) string {
-	return filepath.Join(h.base(name), "denied.json")
+	return filepath.Join(h.base(name), "denied")
 }
 
-// remembered returns the objects that earlier seals denied. An unreadable memory is an
-// error: without it a denied file that was renamed away would be readable.
-func (h *Home) remembered(name bourn.AgentName) ([]sandbox.Remembered, error) {
-	data, err := os.ReadFile(h.memoryPath(name))
-	if errors.Is(err, fs.ErrNotExist) {
+// remembered returns the objects that earlier seals denied for the patterns of denies. An
+// unreadable memory is an error: without it a denied file that was renamed away would be
+// readable.
+func (h *Home) remembered(name bourn.AgentName, denies []policy.Deny) ([]sandbox.Remembered, error) {
+	if len(denies) == 0 {
 		return nil, nil
 	}
-	var all []sandbox.Remembered
-	if err == nil {
-		err = json.Unmarshal(data, &all)
+	wanted := patternSet(denies)
+	var out []sandbox.Remembered
+	err := h.eachRemembered(name, func(line, pattern string) error {
+		if !wanted[pattern] {
+			return nil
+		}
+		r, err := parseRemembered(line)
+		out = append(out, r)
+		return err
+	})
+	return out, err
+}
+
+// eachRemembered calls f with every line and its pattern, still quoted.
+func (h *Home) eachRemembered(name bourn.AgentName, f func(line, pattern string) error) error {
+	data, err := os.ReadFile(h.memoryPath(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	rest, ok := strings.CutPrefix(string(data), memoryHeader)
+	if err == nil && !ok {
+		err = errors.New("it is not in a known format")
+	}
+	for err == nil && rest != "" {
+		var line string
+		line, rest, ok = strings.Cut(rest, "\n")
+		pattern, quoteErr := strconv.QuotedPrefix(afterFields(line, 3))
+		if !ok || quoteErr != nil {
+			err = errors.New("a line is incomplete")
+			break
+		}
+		err = f(line, pattern)
 	}
 	if err != nil {
-		return nil, bourn.WithHint(fmt.Errorf("cannot read what earlier runs denied: %w", err),
+		return bourn.WithHint(fmt.Errorf("cannot read what earlier runs denied: %w", err),
 			"remove "+h.memoryPath(name)+" if no denied file has been renamed since the last run")
 	}
-	return all, nil
+	return nil
+}
+
+// afterFields returns what follows the first n fields of a line.
+func afterFields(line string, n int) string {
+	for ; n > 0; n-- {
+		_, line, _ = strings.Cut(line, " ")
+	}
+	return line
+}
+
+func parseRemembered(line string) (r sandbox.Remembered, err error) {
+	dev, rest, _ := strings.Cut(line, " ")
+	ino, rest, _ := strings.Cut(rest, " ")
+	born, rest, _ := strings.Cut(rest, " ")
+	pattern, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return r, err
+	}
+	var errs [5]error
+	r.Object.Dev, errs[0] = strconv.ParseUint(dev, 10, 64)
+	r.Object.Ino, errs[1] = strconv.ParseUint(ino, 10, 64)
+	r.Object.Born, errs[2] = strconv.ParseInt(born, 10, 64)
+	r.Pattern, errs[3] = strconv.Unquote(pattern)
+	r.Path, errs[4] = strconv.Unquote(strings.TrimPrefix(rest[len(pattern):], " "))
+	return r, errors.Join(errs[:]...)
+}
+
+// patternSet returns the patterns of denies, quoted as the memory has them.
+func patternSet(denies []policy.Deny) map[string]bool {
+	set := map[string]bool{}
+	for _, d := range denies {
+		set[strconv.Quote(d.Pattern)] = true
+	}
+	return set
 }
 
 // remember keeps the identity of every object that this seal denies, so that the next
 // one denies the object and not only its name. Entries of other patterns stay.
-func (h *Home) remember(name bourn.AgentName, req *policy.Request, old []sandbox.Remembered) error {
-	var now []sandbox.Remembered
-	patterns := map[string]bool{}
+func (h *Home) remember(name bourn.AgentName, req *policy.Request) error {
+	var lines []string
 	for _, d := range req.Denies {
-		patterns[d.Pattern] = true
 		add := func(p policy.Place) {
 			if p.Exists && p.Object != (policy.Object{}) {
-				now = append(now, sandbox.Remembered{Pattern: sandbox.Text(d.Pattern), Path: sandbox.Text(p.Real), Object: p.Object})
+				lines = append(lines, fmt.Sprintf("%d %d %d %q %q", p.Object.Dev, p.Object.Ino, p.Object.Born, d.Pattern, p.Real))
 			}
 		}
 		add(d.Place)
@@ -60,23 +131,29 @@ func (h *Home) remember(name bourn.AgentName, req *policy.Request, old []sandbox
 			add(m.Place)
 		}
 	}
-	all := now
-	for _, r := range old {
-		if !patterns[string(r.Pattern)] {
-			all = append(all, r)
+	now := len(lines)
+	own := patternSet(req.Denies)
+	var before []string
+	err := h.eachRemembered(name, func(line, pattern string) error {
+		before = append(before, line)
+		if !own[pattern] {
+			lines = append(lines, line)
 		}
-	}
-	if len(all) > maxRemembered && len(now) < maxRemembered {
-		all = all[:maxRemembered]
-	}
-	if slices.Equal(all, old) {
 		return nil
-	}
-	data, err := json.Marshal(all)
+	})
 	if err != nil {
 		return err
 	}
-	if err := writeFile(h.memoryPath(name), data, 0o600); err != nil {
+	lines = lines[:min(len(lines), max(maxRemembered, now))]
+	if slices.Equal(lines, before) {
+		return nil
+	}
+	var b bytes.Buffer
+	b.WriteString(memoryHeader)
+	for _, l := range lines {
+		b.WriteString(l + "\n")
+	}
+	if err := writeFile(h.memoryPath(name), b.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("cannot keep what this run denies: %w", err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 		return nil, err
 	}
 	var err error
-	if p.remembered, err = h.remembered(o.Agent); err != nil {
+	if p.remembered, err = h.remembered(o.Agent, p.Request.Denies); err != nil {
 		return nil, err
 	}
 	err = sandbox.Gather(p.Request, sandbox.Options{

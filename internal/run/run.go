@@ -143,19 +143,14 @@ func (r *runner) keepMemory() error {
 	if len(r.Request.Denies) == 0 {
 		return nil
 	}
-	if r.unlock != nil {
-		return r.home.remember(r.Options.Agent, r.Request, r.remembered)
+	if r.unlock == nil {
+		unlock, err := r.home.lock(r.Options.Agent)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 	}
-	unlock, err := r.home.lock(r.Options.Agent)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	now, err := r.home.remembered(r.Options.Agent)
-	if err != nil {
-		return err
-	}
-	return r.home.remember(r.Options.Agent, r.Request, now)
+	return r.home.remember(r.Options.Agent, r.Request)
 }
 
 // finish removes the mount points that the run made in the agent's home, and the oldest

@@ -7,15 +7,12 @@ package sandbox
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"bourn"
 	"bourn/internal/policy"
@@ -35,38 +32,9 @@ type Options struct {
 
 // Remembered is an object that an earlier run denied.
 type Remembered struct {
-	Pattern Text          `json:"pattern"`
-	Path    Text          `json:"path"`
-	Object  policy.Object `json:"object"`
-}
-
-// A Text is a path or pattern in JSON: where its bytes are not UTF-8 it is quoted, since
-// JSON would replace them.
-type Text string
-
-// MarshalJSON writes t so that UnmarshalJSON reads the same bytes.
-func (t Text) MarshalJSON() ([]byte, error) {
-	s := string(t)
-	if !utf8.ValidString(s) || strings.HasPrefix(s, `"`) {
-		s = strconv.QuoteToASCII(s)
-	}
-	return json.Marshal(s)
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (t *Text) UnmarshalJSON(data []byte) error {
-	var s string
-	if err := json.Unmarshal(data, &s); err != nil {
-		return err
-	}
-	if strings.HasPrefix(s, `"`) {
-		var err error
-		if s, err = strconv.Unquote(s); err != nil {
-			return err
-		}
-	}
-	*t = Text(s)
-	return nil
+	Pattern string
+	Path    string
+	Object  policy.Object
 }
 
 // Gather attaches the host's facts to req. An error means that the request cannot be
@@ -208,6 +176,9 @@ func (g *gatherer) grants() error {
 
 // foul returns the first link that lies under a write grant of any agent.
 func (g *gatherer) foul(links []policy.Link) string {
+	if len(links) == 0 {
+		return ""
+	}
 	var writes []string
 	for _, gr := range g.req.Grants {
 		if gr.Kind == policy.KindWrite {
@@ -344,14 +315,14 @@ func (g *gatherer) remembered() error {
 		patterns[d.Pattern] = i
 	}
 	for _, r := range g.opt.Remembered {
-		i, ok := patterns[string(r.Pattern)]
+		i, ok := patterns[r.Pattern]
 		if !ok {
 			continue
 		}
 		if g.stillThere(r) {
 			// Either its name is denied, or it was found under this one before.
-			if !g.closed(string(r.Path)) {
-				g.alias(&g.req.Denies[i], string(r.Path), "denied in an earlier run under another name")
+			if !g.closed(r.Path) {
+				g.alias(&g.req.Denies[i], r.Path, "denied in an earlier run under another name")
 			}
 			continue
 		}
@@ -374,7 +345,7 @@ func (g *gatherer) remembered() error {
 	for _, o := range found.Objects {
 		for j, id := range wanted {
 			if id.Is(o.ID()) {
-				g.alias(owner[j], o.Path, "the denied "+bourn.Printable(string(gone[j].Path))+" under another name")
+				g.alias(owner[j], o.Path, "the denied "+bourn.Printable(gone[j].Path)+" under another name")
 			}
 		}
 	}
@@ -382,7 +353,7 @@ func (g *gatherer) remembered() error {
 }
 
 func (g *gatherer) stillThere(r Remembered) bool {
-	o, err := survey.Stat(string(r.Path))
+	o, err := survey.Stat(r.Path)
 	return err == nil && o.ID().Is(survey.ID(r.Object))
 }
 

@@ -268,7 +268,7 @@ func TestRedAgain(t *testing.T) {
 	if v, err := e.run(made); err != nil || v.refused != "" || len(v.findings) > 0 {
 		t.Errorf("as asked: %v %v", err, v)
 	}
-	e.forget = func(base string) { os.Remove(base + "/bh/denied.json") }
+	e.forget = func(base string) { os.Remove(base + "/bh/denied") }
 	v, err := e.run(made)
 	if err != nil || !slices.ContainsFunc(v.findings, func(f finding) bool { return f.Kind == "leak after a restart by read" }) {
 		t.Errorf("with nothing remembered: %v %v", err, v)
