@@ -338,17 +338,24 @@ func (p *parent) ready(fds []int) error {
 	if p.outer.any() {
 		p.master = os.NewFile(uintptr(fds[1]), "pty master")
 	}
-	return p.link.send(message{Kind: kindReport, Data: p.report})
+	err := p.link.send(message{Kind: kindReport, Data: p.report})
+	p.catch()
+	return err
 }
 
-// release lets the command start. Signals are caught first: one that ended bourn from
-// here on would end the command without its knowledge, or leave the terminal raw.
-func (p *parent) release() error {
+// catch catches the signals that are passed on, while the child seals: one that ended
+// bourn from then on would end the command without its knowledge, or leave the terminal
+// raw. Until then they end bourn, and the child with it.
+func (p *parent) catch() {
 	for _, sig := range append(forwarded, p.alsoForwarded()...) {
 		if !signal.Ignored(sig) { // what was ignored outside stays ignored inside
 			signal.Notify(p.signals, sig)
 		}
 	}
+}
+
+// release lets the command start.
+func (p *parent) release() error {
 	if p.outer.any() {
 		relay, err := terminal.Start(terminal.Config{Outer: p.outer.input, Output: p.outer.output, Master: p.master, Lazy: p.outer.lazy})
 		if err != nil {

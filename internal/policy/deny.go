@@ -68,8 +68,8 @@ func (c *compiler) denyPlace(d *Deny, target string, p Place, why string) {
 	case !shown:
 		it.By = []string{byNamespace, byLandlock}
 		c.plan.Copies = without(c.plan.Copies, p)
-		for _, at := range c.plan.below(p.Real) {
-			c.plan.Masks = append(c.plan.Masks, Mask{Path: at, Item: item})
+		if c.plan.leadsToSomething(p.Real) {
+			c.plan.Masks = append(c.plan.Masks, Mask{Path: p.Real, Item: item})
 		}
 	case view.private() || c.ownHome(view):
 		// What stands here is the run's own: the name is taken before the run can.
@@ -108,20 +108,11 @@ func (c *compiler) ownHome(b Bind) bool {
 	return c.req.AgentHome != "" && b.Source == c.req.AgentHome
 }
 
-// below returns the paths of what is shown under dir.
-func (p *Plan) below(dir string) []string {
-	var out []string
-	for _, b := range p.Binds {
-		if under(b.Path, dir) {
-			out = append(out, b.Path)
-		}
-	}
-	for _, d := range p.Private {
-		if under(d.Path, dir) {
-			out = append(out, d.Path)
-		}
-	}
-	return out
+// leadsToSomething reports whether dir stands inside as a directory on the way to what is
+// shown below it.
+func (p *Plan) leadsToSomething(dir string) bool {
+	return slices.ContainsFunc(p.Binds, func(b Bind) bool { return under(b.Path, dir) }) ||
+		slices.ContainsFunc(p.Private, func(d Private) bool { return under(d.Path, dir) })
 }
 
 func without(copies []string, p Place) []string {

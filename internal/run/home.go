@@ -107,21 +107,48 @@ func (h *Home) Agents() ([]bourn.AgentName, error) {
 // writeFile replaces a file in one step: a reader sees the old content or the new, also
 // after a power loss.
 func writeFile(path string, data []byte, mode os.FileMode) error {
-	return replace(path, data, mode, (*os.File).Sync)
-}
-
-// replace replaces a file in one step and calls settle before it does.
-func replace(path string, data []byte, mode os.FileMode, settle func(*os.File) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	d, err := newDraft(path, data, mode)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	if _, err = f.Write(data); err == nil {
-		err = errors.Join(f.Chmod(mode), settle(f))
+	defer d.discard()
+	return d.commit((*os.File).Sync)
+}
+
+// A draft is a file's new content, not in its place yet.
+type draft struct {
+	file *os.File
+	path string
+}
+
+func newDraft(path string, data []byte, mode os.FileMode) (*draft, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return nil, err
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	d := &draft{f, path}
+	if _, err = f.Write(data); err == nil && mode != 0o600 { // what CreateTemp gives
+		err = f.Chmod(mode)
 	}
-	return os.Rename(f.Name(), path)
+	if err != nil {
+		d.discard()
+		return nil, err
+	}
+	return d, nil
+}
+
+// commit puts the draft in its place; settle is called first, if it is not nil.
+func (d *draft) commit(settle func(*os.File) error) error {
+	if settle != nil {
+		if err := settle(d.file); err != nil {
+			return err
+		}
+	}
+	return os.Rename(d.file.Name(), d.path)
+}
+
+// discard closes the draft, and removes it if it was not committed.
+func (d *draft) discard() {
+	d.file.Close()
+	_ = os.Remove(d.file.Name())
 }

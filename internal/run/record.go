@@ -52,22 +52,26 @@ func newRecord(runID string, agent bourn.AgentName, pid int) (Record, error) {
 	return Record{Version: recordVersion, Run: runID, Agent: agent, Pid: pid, StartTime: start, BootID: boot}, nil
 }
 
-// save writes the record.
-func (h *Home) save(r Record) error {
+// draft writes the record beside its place; committing it is what records the run. It is
+// not settled on disk: after a power loss the run is gone as well, and a start should not
+// wait for a disk.
+func (h *Home) draft(r Record) (*draft, error) {
 	dir := h.runsDir(r.Agent)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("cannot record the run: %w", err)
-	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// Not settled on disk: after a power loss the run is gone as well, and a start should
-	// not wait for a disk.
-	if err := replace(filepath.Join(dir, r.Run+".json"), append(data, '\n'), 0o600, func(*os.File) error { return nil }); err != nil {
-		return fmt.Errorf("cannot record the run: %w", err)
+	at := filepath.Join(dir, r.Run+".json")
+	d, err := newDraft(at, append(data, '\n'), 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			d, err = newDraft(at, append(data, '\n'), 0o600)
+		}
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("cannot record the run: %w", err)
+	}
+	return d, nil
 }
 
 // prune keeps the newest records. Names begin with the time, so they sort by age.
@@ -76,6 +80,7 @@ func (h *Home) prune(name bourn.AgentName) error {
 	if err != nil {
 		return err
 	}
+	h.removeDrafts(name)
 	for len(names) > keptRecords {
 		at := filepath.Join(h.runsDir(name), names[0])
 		// One that cannot be read stays: it may be that of a run that lives.
@@ -87,6 +92,19 @@ func (h *Home) prune(name bourn.AgentName) error {
 		names = names[1:]
 	}
 	return nil
+}
+
+// removeDrafts removes records that were being written by runs that were killed.
+func (h *Home) removeDrafts(name bourn.AgentName) {
+	left, err := filepath.Glob(filepath.Join(h.runsDir(name), ".*.json.*"))
+	if err != nil {
+		return
+	}
+	for _, at := range left {
+		if r, err := readHead(at); err == nil && !r.Live() {
+			_ = os.Remove(at)
+		}
+	}
 }
 
 // recordNames returns the file names of an agent's records, oldest first.

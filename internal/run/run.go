@@ -36,6 +36,7 @@ type runner struct {
 	id      string
 	sandbox policy.Sandbox
 	unlock  func()
+	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
 	tell    func(Report)
 }
@@ -68,7 +69,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	handed = true
 	result, err := launch.Run(launch.Config{
 		Child: s.Child, Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
-		Report: func(int) ([]byte, error) { return json.MarshalIndent(r.report(), "", "  ") },
+		Report: r.prepare,
 		Sealed: r.sealed, Gate: gate.serve, Probe: probe,
 		Notice: func(n launch.Notice) { r.notices = append(r.notices, n) },
 	})
@@ -117,23 +118,32 @@ func (r *runner) report() Report {
 		Generation: policy.Generation(r.sandbox, r.Plan.Items)}
 }
 
-// sealed puts the record on disk. What cannot be recorded does not run.
-func (r *runner) sealed(pid, _ int) error {
+// prepare writes the run's record beside its place, while the child builds its root, and
+// returns the report that the run will find inside.
+func (r *runner) prepare(pid int) ([]byte, error) {
 	rec, err := newRecord(r.id, r.Options.Agent, pid)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rep := r.report()
 	rec.Generation, rec.ProfileDigest, rec.Sandbox, rec.Items = rep.Generation, r.Digest, rep.Sandbox, rep.Items
-	if err := r.home.save(rec); err != nil {
-		return err
+	if r.record, err = r.home.draft(rec); err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(rep, "", "  ")
+}
+
+// sealed puts the record in its place. What cannot be recorded does not run.
+func (r *runner) sealed(int, int) error {
+	if err := r.record.commit(nil); err != nil {
+		return fmt.Errorf("cannot record the run: %w", err)
 	}
 	if err := r.keepMemory(); err != nil {
 		return err
 	}
 	r.release()
 	if r.tell != nil {
-		r.tell(rep)
+		r.tell(r.report())
 	}
 	return nil
 }
@@ -156,6 +166,9 @@ func (r *runner) keepMemory() error {
 // finish removes the mount points that the run made in the agent's home, and the oldest
 // records.
 func (r *runner) finish() error {
+	if r.record != nil {
+		r.record.discard()
+	}
 	err := r.home.prune(r.Options.Agent)
 	if r.Options.Agent == "" {
 		return err
@@ -204,5 +217,13 @@ func (r *runner) advisory(s Streams, cause error) (launch.Result, error) {
 			it.Reason = "running without a kernel sandbox"
 		}
 	}
-	return launch.RunUnsealed(launch.Config{Plan: r.Plan, Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Sealed: r.sealed}, cause)
+	return launch.RunUnsealed(launch.Config{Plan: r.Plan, Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Sealed: func(pid, abi int) error {
+		if r.record != nil {
+			r.record.discard() // it says that a seal holds
+		}
+		if _, err := r.prepare(pid); err != nil {
+			return err
+		}
+		return r.sealed(pid, abi)
+	}}, cause)
 }
