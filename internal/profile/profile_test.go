@@ -376,7 +376,11 @@ func FuzzParse(f *testing.F) {
 		}
 		last := Pos{}
 		for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
-			pos := err.(problem).pos
+			var p problem
+			if !errors.As(err, &p) {
+				t.Fatalf("%v has no position", err)
+			}
+			pos := p.pos
 			inRange(pos)
 			if pos.compare(last) < 0 {
 				t.Fatalf("position %v after %v", pos, last)

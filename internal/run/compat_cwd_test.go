@@ -210,7 +210,7 @@ func TestCompatHome(t *testing.T) {
 		// Nothing outside the test's own directories may come to be by this: root can write everywhere.
 		for name, home := range map[string]string{
 			"as it is": "HOME=" + u.Home, "unset": "", "empty": "HOME=", "missing": "HOME=" + u.Dir + "/none/deep", "missing in the project": "HOME=" + u.Work + "/none",
-			"a symlink": "HOME=" + u.Dir + "/home-link", "with a slash": "HOME=" + u.Home + "/", "unclean": "HOME=" + u.Dir + "/work/../home",
+			"a symlink": "HOME=" + u.Dir + "/home-link", "with a slash": "HOME=" + u.Home + "/", "unclean": "HOME=" + u.Work + "/../home",
 			"relative": "HOME=home", "a file": "HOME=" + file, "the project": "HOME=" + u.Work, "/nonexistent": "HOME=/nonexistent", "the root": "HOME=/",
 		} {
 			if u.UID == 0 && (name == "/nonexistent" || name == "the root") {

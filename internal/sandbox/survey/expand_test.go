@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -158,7 +159,7 @@ func TestExpandUnreadable(t *testing.T) {
 	}
 	var got []string
 	for _, u := range g[0].Unreadable {
-		if u.Err != syscall.EACCES {
+		if !errors.Is(u.Err, syscall.EACCES) {
 			t.Errorf("%q: %v", u.Path, u.Err)
 		}
 		got = append(got, strings.TrimPrefix(u.Path, root))

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -34,7 +35,7 @@ func (e *expander) unreadable(n *node, err error) *node {
 	path := n.fullPath()
 	var named []*item
 	for _, it := range n.front.items {
-		if err == syscall.EACCES && !n.byName && it.byName() {
+		if errors.Is(err, syscall.EACCES) && !n.byName && it.byName() {
 			named = append(named, it)
 			continue
 		}

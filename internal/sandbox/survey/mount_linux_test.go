@@ -34,7 +34,7 @@ func TestRealMounts(t *testing.T) {
 		Pdeathsig:   syscall.SIGKILL,
 	}
 	out, err := cmd.CombinedOutput()
-	if _, started := err.(*exec.ExitError); err != nil && !started && !strings.Contains(os.Getenv("BOURN_TEST_NEED"), "userns") {
+	if started := new(exec.ExitError); err != nil && !errors.As(err, &started) && !strings.Contains(os.Getenv("BOURN_TEST_NEED"), "userns") {
 		t.Skipf("no user namespaces: %v", err)
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestInNamespace") {

@@ -74,7 +74,7 @@ type Unreadable struct {
 }
 
 func absent(err error) bool {
-	return err == syscall.ENOENT || err == syscall.ENOTDIR || errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR)
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // absolute reports whether p is an absolute path without empty, "." and ".." components.

@@ -1,6 +1,10 @@
 package survey
 
-import "golang.org/x/sys/unix"
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
 
 func stat(path string) (Object, error) { return statAt(unix.AT_FDCWD, path, path) }
 
@@ -13,7 +17,7 @@ func statAt(dir int, name, path string) (Object, error) {
 	}
 	var s unix.Statx_t
 	err := restart(func() error { return unix.Statx(dir, name, flags, mask, &s) })
-	if err == unix.ENOSYS || err == unix.EPERM { // old kernels and old seccomp filters
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // old kernels and old seccomp filters
 		return fstatAt(dir, name, path, flags)
 	}
 	if err != nil {
@@ -39,7 +43,7 @@ func fstatAt(dir int, name, path string, flags int) (Object, error) {
 // restart repeats f while a signal interrupts it, which FUSE and network file systems let happen.
 func restart(f func() error) error {
 	for {
-		if err := f(); err != unix.EINTR {
+		if err := f(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

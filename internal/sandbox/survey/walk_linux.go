@@ -3,6 +3,7 @@ package survey
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"strings"
 	"sync/atomic"
 
@@ -29,7 +30,7 @@ func openDir(n *node) (handle, error) {
 	if !withoutOpenat2.Load() {
 		err = restart(func() (err error) { fd, err = unix.Openat2(at, name, &how); return err })
 	}
-	if err == unix.ENOSYS || err == unix.EPERM || err == unix.ENAMETOOLONG {
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENAMETOOLONG) {
 		fd, err = openSteps(at, name, flags)
 	}
 	return handle{fd}, err
@@ -86,7 +87,7 @@ func (h handle) each(_ *node, buf *[]byte, f func(entry)) error {
 	for {
 		n := 0
 		err := restart(func() (err error) { n, err = unix.Getdents(h.fd, *buf); return err })
-		if err == unix.ENOENT { // removed since it was opened
+		if errors.Is(err, unix.ENOENT) { // removed since it was opened
 			return nil
 		}
 		if err != nil || n == 0 {
@@ -112,7 +113,7 @@ func (h handle) each(_ *node, buf *[]byte, f func(entry)) error {
 
 // swapped reports whether a directory that was listed is none any more.
 func swapped(err error) bool {
-	return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
 // File systems whose directory entries carry the inode numbers that stat(2) gives, except at mount points. Not so overlayfs, FUSE, NFS.
