@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +11,7 @@ import (
 // RunUnsealed executes the command with the plan's environment and directory and
 // without any seal: nothing in it is kept by the kernel. It exists for profiles that
 // prefer running to being refused; cause is why the seal could not be made. Sealed is
-// called with the command's pid once it has been started.
+// called with this process's pid before the command is started.
 func RunUnsealed(c Config, cause error) (Result, error) {
 	if len(c.Plan.Command) == 0 {
 		return Result{}, cause
@@ -34,13 +33,14 @@ func RunUnsealed(c Config, cause error) (Result, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
+	// Before the command runs; this process lives as long as it does.
+	if c.Sealed != nil {
+		if err := c.Sealed(os.Getpid(), 0); err != nil {
+			return Result{}, err
+		}
+	}
 	if err := cmd.Start(); err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrCommandNotExecutable, err)
-	}
-	if c.Sealed != nil {
-		if err := c.Sealed(cmd.Process.Pid, 0); err != nil {
-			return Result{}, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
-		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"bourn/internal/policy"
 )
 
 // An oracle says what a trial's run may do, from the words of the design alone: a deny
@@ -21,12 +23,20 @@ type oracle struct {
 	closed                []string // real places that must be closed, with what is below
 	objects               map[string]bool
 	guarded               []string
-	maybe                 []string // may be read-only too: what a dropped grant holds of the kind
-	denies                []string // patterns, absolute, of every glob deny
+	pins                  map[string]bool // directories that may keep their names; true: they must
+	denies                []string        // patterns, absolute, of every glob deny
+	points                []string        // where something is mounted
+	learnt
 }
 
-func newOracle(t *trial, w *world) *oracle {
-	o := &oracle{world: w, t: t, objects: map[string]bool{}}
+// A learnt is what only the report can tell, each with the caveat that says so.
+type learnt struct {
+	blind  []string // directories that an ordinary user cannot search for what is denied, closed whole
+	unread []string // denied directories that cannot be read: hard links of their files elsewhere are not known
+}
+
+func newOracle(t *trial, w *world, l learnt) *oracle {
+	o := &oracle{world: w, t: t, objects: map[string]bool{}, pins: map[string]bool{}, learnt: l}
 	o.deny()
 	o.grant()
 	o.guard()
@@ -66,21 +76,106 @@ func (o *oracle) deny() {
 			}
 			// A pattern is looked for in what grants show and above it, through no link.
 			above := slices.ContainsFunc(shown, func(g string) bool { return under(g, at) })
-			if (above || underAny(at, shown)) && o.visible(at) && matchGlob(pattern, at) {
+			if (above || underAny(at, shown)) && matchGlob(pattern, at) {
 				if o.kind(at) == "dir" {
 					matched = append(matched, at)
 				}
-				if real := o.place(at); real != "" {
+				switch real := o.place(at); {
+				case real != "":
 					o.closed = append(o.closed, real)
+				case o.kind(at) != "link": // where it cannot be searched for, the directory is closed
+					o.closed = append(o.closed, at)
 				}
 			}
 		}
 	}
 	for _, at := range o.paths() {
-		if underAny(at, o.closed) && o.kind(at) != "dir" {
-			o.objects[o.object(at)] = true
+		for _, c := range o.closed {
+			if under(at, c) && o.kind(at) != "dir" && !(o.hidden(at, c) && slices.Contains(o.unread, c)) {
+				o.objects[o.object(at)] = true
+			}
 		}
 	}
+}
+
+// hidden reports whether whoever plans cannot list all directories from top, where that is
+// one, down to what stands at a path.
+func (o *oracle) hidden(at, top string) bool {
+	for dir := path.Dir(at); under(dir, top); dir = path.Dir(dir) {
+		if !o.root && o.mode(dir)&0o500 != 0o500 {
+			return true
+		}
+	}
+	return false
+}
+
+// cautious is an oracle that counts on no name of an object but those that whoever plans
+// can find. It says where something that destroys may be tried.
+func (o *oracle) cautious() *oracle {
+	l := o.learnt
+	l.unread = slices.Clone(o.closed)
+	return newOracle(o.t, o.world, l)
+}
+
+// Caveats of deny items that relax what the oracle wants.
+const (
+	caveatBlind, caveatBlindEnd = "it cannot be searched for what ", " denies, so all of it is closed"
+	caveatUnread                = "it cannot be read, so hard links of its files elsewhere are not known"
+)
+
+// learn returns an oracle that knows what the report says and it alone can know.
+func (o *oracle) learn(items []policy.Item) *oracle {
+	var l learnt
+	for _, it := range items {
+		if it.Kind != policy.KindDeny || it.Fate != policy.Enforced {
+			continue
+		}
+		switch r := o.resolve(it.Target, true); {
+		case !r.exists || r.foreign || o.kind(r.real) != "dir":
+		case it.Caveat == caveatUnread:
+			l.unread = append(l.unread, r.real)
+		case strings.HasPrefix(it.Caveat, caveatBlind) && strings.HasSuffix(it.Caveat, caveatBlindEnd) && o.mayBeBlind(r.real):
+			l.blind = append(l.blind, r.real)
+		}
+	}
+	if len(l.blind)+len(l.unread) == 0 {
+		return o
+	}
+	return newOracle(o.t, o.world, l)
+}
+
+// mayBeBlind reports whether a directory hides its entries from whoever plans, and among
+// them may be something denied: a pattern's match, or another name of a denied file.
+func (o *oracle) mayBeBlind(dir string) bool {
+	if o.root || o.mode(dir)&0o500 == 0o500 {
+		return false
+	}
+	for _, p := range o.denies {
+		if leadsOn(strings.Split(p, "/"), strings.Split(dir, "/")) {
+			return true
+		}
+	}
+	names := map[string]int{}
+	for _, at := range o.paths() {
+		names[o.object(at)]++
+	}
+	for object := range o.objects {
+		if names[object] > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// leadsOn reports whether something below the directory with these parts can match.
+func leadsOn(pat, parts []string) bool {
+	switch {
+	case len(parts) == 0:
+		return len(pat) > 0
+	case len(pat) == 0:
+		return false
+	}
+	return pat[0] == "**" || matchName(pat[0], parts[0]) && leadsOn(pat[1:], parts[1:])
 }
 
 // rebased returns the pattern with the directories that it names outright resolved.
@@ -142,10 +237,11 @@ func (o *oracle) foul(r way) bool {
 }
 
 func (o *oracle) grant() {
-	list := func(grants []string) (out []string) {
+	list := func(grants []string, write bool) (out []string) {
 		for _, g := range grants {
 			r := o.resolve(o.abs(g), true)
-			if r.foreign || r.exists && (under(o.abs("home"), r.real) || under(r.real, o.abs(o.t.Bourn))) {
+			never := under(o.abs("home"), r.real) || under(r.real, o.abs(o.t.Bourn)) || write && runsOnHost(r.real)
+			if r.foreign || r.exists && never {
 				o.refused = o.refused || !o.t.Agent
 				continue
 			}
@@ -159,68 +255,178 @@ func (o *oracle) grant() {
 		}
 		return out
 	}
-	o.reads, o.writes = list(o.t.Read), list(o.t.writes())
-	for _, s := range list(o.t.Spawn) {
+	o.reads, o.writes = list(o.t.Read, false), list(o.t.writes(), true)
+	for _, s := range list(o.t.Spawn, false) {
 		if o.kind(s) == "dir" && o.granted(s) && o.t.Exec != "none" {
 			o.spawns = append(o.spawns, s)
 		}
 	}
 }
 
-// guardedBelow are paths below a write grant that run code on the host later.
-var guardedBelow = []string{".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/info/attributes",
-	".vscode/tasks.json", ".vscode/settings.json", ".claude/settings.json", ".claude/settings.local.json", ".claude/hooks",
-	".mcp.json", ".envrc"}
+// What runs code on the host later: in a git directory, in an editor's or an agent's
+// config directory, and by itself.
+var (
+	gitEntries    = []string{"hooks", "config", "config.worktree", "commondir", "info/attributes"}
+	configEntries = map[string][]string{".vscode": {"tasks.json", "settings.json"}, ".claude": {"settings.json", "settings.local.json", "hooks"}}
+	hostFiles     = []string{".mcp.json", ".envrc"}
+)
 
+// runsOnHost reports whether a path is, or lies in, what runs code on the host later: to
+// write there can never be granted by itself.
+func runsOnHost(at string) bool {
+	parts := strings.Split(at, "/")
+	for i, p := range parts {
+		entries := configEntries[p]
+		if p == ".git" {
+			entries = gitEntries
+		}
+		rest := strings.Join(parts[i+1:], "/") + "/"
+		if slices.Contains(hostFiles, p) || slices.ContainsFunc(entries, func(e string) bool { return strings.HasPrefix(rest, e+"/") || strings.Contains(rest, "/"+e+"/") }) {
+			return true
+		}
+	}
+	return false
+}
+
+// guard finds what is read-only in the grants to write, and which directories keep their
+// names: those between a grant and what is guarded in a repository, and the config
+// directories. Nested .envrc and .mcp.json have no such directories.
 func (o *oracle) guard() {
-	o.guarded = o.guards(o.writes)
-	o.maybe = o.guards(o.asked())
-}
-
-// guards returns what is read-only of trees that may be written.
-func (o *oracle) guards(grants []string) (guarded []string) {
-	for _, g := range grants {
-		if o.kind(g) != "dir" {
+	g := guards{oracle: o}
+	for _, root := range o.writes {
+		if o.kind(root) != "dir" {
 			continue
 		}
-		for _, rel := range []string{".git", ".vscode", ".claude"} { // .git is a file in a worktree
-			if at := o.place(g + "/" + rel); at != "" && o.kind(at) != "dir" {
-				guarded = append(guarded, at)
-			}
+		if slices.Contains(strings.Split(root, "/"), ".git") {
+			g.repository(root, root, false)
 		}
-		for _, rel := range guardedBelow {
-			if at := o.place(g + "/" + rel); at != "" {
-				guarded = append(guarded, at)
+		for _, e := range configEntries[path.Base(root)] {
+			g.add(root, root+"/"+e, "", false)
+		}
+		g.project(root, root)
+		for _, sub := range o.below(root) {
+			g.project(root, sub)
+			for _, deep := range o.below(sub) {
+				g.project(root, deep)
 			}
 		}
 	}
-	for _, at := range o.paths() { // repositories three levels below a grant
-		sub := path.Dir(at)
-		if path.Base(at) != ".git" || o.kind(at) != "dir" || !slices.ContainsFunc(grants, func(g string) bool { return o.nested(sub, g) }) {
+	// The other names of guarded files, where they can be found.
+	for _, at := range o.paths() {
+		if !slices.Contains(g.files, o.object(at)) || o.kind(at) != "file" {
 			continue
 		}
-		for _, rel := range guardedBelow[:5] {
-			if real := o.place(sub + "/" + rel); real != "" {
-				guarded = append(guarded, real)
+		for _, root := range o.writes {
+			if under(at, root) && !o.hidden(at, root) {
+				o.guarded = append(o.guarded, at)
 			}
 		}
 	}
-	guarded = slices.DeleteFunc(guarded, func(at string) bool { return !underAny(at, o.writes) })
-	sort.Strings(guarded)
-	return guarded
+	o.guarded = slices.DeleteFunc(o.guarded, o.isClosed)
+	sort.Strings(o.guarded)
+	o.guarded = slices.Compact(o.guarded)
 }
 
-// nested reports whether repositories are looked for in a directory below a grant.
-func (o *oracle) nested(sub, grant string) bool {
-	rest, ok := strings.CutPrefix(sub, grant+"/")
-	if !ok || strings.Count(rest, "/") > 2 || !o.visible(sub) {
-		return false
+// below lists the directories in one in which projects are looked for.
+func (o *oracle) below(dir string) (out []string) {
+	if o.hidden(dir+"/x", dir) || !o.reachable(dir) {
+		return nil
 	}
-	return !strings.HasPrefix(rest, ".") && !strings.Contains(rest, "/.")
+	for _, at := range o.paths() {
+		if path.Dir(at) == dir && o.nodes[at].Kind == "dir" && path.Base(at) != ".git" && path.Base(at) != "node_modules" {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+func (o *oracle) reachable(at string) bool { return o.place(at) == at }
+
+type guards struct {
+	*oracle
+	files []string // objects
+}
+
+// add guards what stands at a path, found from a grant. Names are kept of the directories
+// down to it that lie below pinned; "" keeps none. Through a link, nothing must keep its
+// name: the link can be replaced as well, and that is reported.
+func (g *guards) add(root, at, pinned string, linked bool) {
+	r := g.resolve(at, true)
+	if !r.exists || r.foreign || r.failed || r.blocked {
+		return
+	}
+	linked = linked || len(r.links) > 0
+	if g.kind(r.real) != "dir" {
+		g.files = append(g.files, g.object(r.real))
+	}
+	if !underAny(r.real, g.writes) || g.isClosed(r.real) {
+		return
+	}
+	// What is granted by its own name was meant, whatever link leads to it.
+	if linked && slices.ContainsFunc(g.writes, func(w string) bool { return under(w, r.real) }) {
+		return
+	}
+	g.guarded = append(g.guarded, r.real)
+	if pinned == "" {
+		return
+	}
+	for dir := path.Dir(at); dir != root && under(dir, pinned); dir = path.Dir(dir) {
+		g.pins[dir] = g.pins[dir] || !linked
+	}
+}
+
+func (g *guards) project(root, dir string) {
+	git := g.resolve(dir+"/.git", true)
+	switch {
+	case !git.exists || git.foreign || git.failed || git.blocked:
+	case g.kind(git.real) == "dir":
+		g.repository(root, git.real, len(git.links) > 0)
+	default: // of a worktree
+		g.add(root, dir+"/.git", root, false)
+	}
+	for name, entries := range configEntries {
+		if c := g.resolve(dir+"/"+name, true); c.exists && !c.foreign && !c.failed && !c.blocked {
+			for _, e := range entries {
+				g.add(root, c.real+"/"+e, c.real, len(c.links) > 0)
+			}
+		}
+	}
+	for _, name := range hostFiles {
+		g.add(root, dir+"/"+name, "", false)
+	}
+	if g.place(dir+"/HEAD") != "" && g.place(dir+"/objects") != "" && g.place(dir+"/refs") != "" {
+		g.repository(root, dir, false)
+	}
+}
+
+func (g *guards) repository(root, git string, linked bool) {
+	for _, e := range gitEntries {
+		g.add(root, git+"/"+e, root, linked)
+	}
+	if modules := git + "/modules"; g.kind(modules) == "dir" && !g.hidden(modules+"/x", git) {
+		g.modules(root, modules, linked, 8)
+	}
+	if trees := git + "/worktrees"; g.kind(trees) == "dir" && !g.hidden(trees+"/x", git) {
+		for _, d := range g.below(trees) {
+			for _, e := range gitEntries {
+				g.add(root, d+"/"+e, root, linked)
+			}
+		}
+	}
+}
+
+func (g *guards) modules(root, dir string, linked bool, levels int) {
+	for _, d := range g.below(dir) {
+		if g.place(d+"/HEAD") != "" || g.place(d+"/config") != "" || g.place(d+"/hooks") != "" {
+			g.repository(root, d, linked)
+		} else if levels > 1 {
+			g.modules(root, d, linked, levels-1)
+		}
+	}
 }
 
 func (o *oracle) isClosed(real string) bool {
-	return underAny(real, o.closed) || o.objects[o.object(real)]
+	return underAny(real, o.closed) || underAny(real, o.blind) || o.objects[o.object(real)]
 }
 func (o *oracle) granted(real string) bool {
 	return underAny(real, o.reads) || underAny(real, o.writes)
@@ -263,19 +469,58 @@ func (o *oracle) passable(r way) bool {
 	return true
 }
 
-// mountPoint reports whether something is attached at a place, or may be.
+// mounts lists the places that are mounts inside: grants, save those that another one
+// shows as well; spawn dirs; what is guarded, pinned or closed.
+func (o *oracle) mounts() []string {
+	if o.points != nil {
+		return o.points
+	}
+	byLength := func(in []string) []string {
+		out := slices.Clone(in)
+		slices.SortStableFunc(out, func(a, b string) int { return len(a) - len(b) })
+		return out
+	}
+	var shown []string
+	for _, g := range byLength(o.writes) {
+		if !underAny(g, shown) {
+			shown = append(shown, g)
+		}
+	}
+	for _, g := range byLength(o.reads) {
+		if !underAny(g, shown) {
+			shown = append(shown, g)
+		}
+	}
+	if o.t.Exec != "any" {
+		shown = append(shown, o.spawns...)
+	}
+	shown = slices.Concat(shown, o.guarded, o.closed, o.blind)
+	for dir := range o.pins {
+		shown = append(shown, dir)
+	}
+	o.points = append(shown, "/")
+	return o.points
+}
+
+// mountPoint reports whether something is attached at a place.
 func (o *oracle) mountPoint(at string) bool {
-	for _, list := range [][]string{o.reads, o.writes, o.spawns, o.closed, o.guarded, o.maybe} {
-		if slices.Contains(list, at) {
-			return true
+	return slices.Contains(o.mounts(), at) || o.objects[o.object(at)]
+}
+
+// mount returns the mount on which a place lies.
+func (o *oracle) mount(at string) (best string) {
+	for _, m := range o.mounts() {
+		if under(at, m) && len(m) > len(best) {
+			best = m
 		}
 	}
-	for _, g := range slices.Concat(o.guarded, o.maybe) { // the directories that hold them keep their names
-		if path.Dir(g) == at {
-			return true
-		}
-	}
-	return o.objects[o.object(at)]
+	return best
+}
+
+// private reports whether a place lies where every run has a writable place of its own,
+// which a grant to read then lies below.
+func (o *oracle) private(at string) bool {
+	return underAny(at, []string{o.abs("home"), "/tmp", "/var/tmp"})
 }
 
 // later reports whether a pattern would close what is made at a path.

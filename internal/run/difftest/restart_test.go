@@ -17,7 +17,7 @@ func (e *engine) restart(t *trial) (v verdict, err error) {
 		return v, err
 	}
 	base := e.base(t)
-	first := newOracle(t, newWorld(base, t.Nodes, e.uid == 0))
+	first := newOracle(t, newWorld(base, t.Nodes, e.uid == 0), learnt{})
 	closed := map[string]bool{} // by token
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
@@ -30,7 +30,7 @@ func (e *engine) restart(t *trial) (v verdict, err error) {
 		}
 	}
 	for _, m := range t.Moves {
-		o := newOracle(t, newWorld(base, t.Nodes, e.uid == 0))
+		o := newOracle(t, newWorld(base, t.Nodes, e.uid == 0), learnt{})
 		from, to := base+"/"+m.From, base+"/"+m.To
 		if o.kind(from) == "" || o.kind(to) != "" || under(to, from) || under(first.abs(t.Bourn), from) || under(first.abs(t.Cwd), from) {
 			continue
@@ -76,7 +76,7 @@ func (t *trial) renamed(m move) {
 // again is the last run: it looks everywhere.
 func (e *engine) again(t *trial, first *oracle, closed map[string]bool, v *verdict) error {
 	base := e.base(t)
-	o := newOracle(t, newWorld(base, t.Nodes, e.uid == 0))
+	o := newOracle(t, newWorld(base, t.Nodes, e.uid == 0), learnt{})
 	var ops []op
 	var stats []op
 	for _, at := range o.paths() {
