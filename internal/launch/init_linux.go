@@ -121,7 +121,7 @@ func (c *child) serve() error {
 	if m, _, err = c.link.recv(); err != nil || m.Kind != kindReport {
 		return stepError(stepReport, errors.Join(err, errors.New("no report came")))
 	}
-	if err := os.WriteFile("/run/bourn/report.json", m.Data, 0o444); err != nil {
+	if err := os.WriteFile("/run/bourn/report.json", []byte(m.Data), 0o444); err != nil {
 		return stepError(stepReport, err)
 	}
 	if err := c.tree.Seal(); err != nil {

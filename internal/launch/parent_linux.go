@@ -338,7 +338,7 @@ func (p *parent) ready(fds []int) error {
 	if p.outer.any() {
 		p.master = os.NewFile(uintptr(fds[1]), "pty master")
 	}
-	err := p.link.send(message{Kind: kindReport, Data: p.report})
+	err := p.link.send(message{Kind: kindReport, Data: string(p.report)})
 	p.catch()
 	return err
 }

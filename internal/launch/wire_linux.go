@@ -1,70 +1,15 @@
 package launch
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
-	"bourn/internal/policy"
-
 	"golang.org/x/sys/unix"
 )
-
-// A message is one frame on the control socket: four bytes of length, big endian, and a
-// gob. JSON would not do: paths, arguments and variables are bytes. Which fields are used
-// depends on the kind.
-type message struct {
-	Kind   kind
-	Order  *order
-	Data   []byte
-	Step   string
-	Detail string
-	Errno  int
-	Number int
-	Status uint32
-	Notice *Notice
-}
-
-type kind string
-
-const (
-	// parent to child
-	kindOrder      kind = "order"
-	kindReport     kind = "report"
-	kindGo         kind = "go"
-	kindSignal     kind = "signal" // to the command's process
-	kindGroup      kind = "group"  // to the command's process group
-	kindContinue   kind = "continue"
-	kindForeground kind = "foreground" // and continue
-	// child to parent
-	kindReady   kind = "ready"  // carries the gate listener and, with a terminal, the master
-	kindFailed  kind = "failed" // a step of the seal
-	kindSealed  kind = "sealed"
-	kindNoExec  kind = "noexec"
-	kindStarted kind = "started"
-	kindStopped kind = "stopped"
-	kindExited  kind = "exited"
-	kindNotice  kind = "notice"
-)
-
-// An order is the plan and what else the child must know.
-type order struct {
-	Plan     *policy.Plan
-	Program  string
-	Terminal [3]bool // which standard streams are terminals
-	// Lazy starts the command in the background of its terminal: another program of the
-	// pipeline may be the one that reads. It gets the terminal when it wants to read.
-	Lazy bool
-	// Outside identifies the parent's mount namespace, which must not be the child's.
-	Outside policy.Object
-}
-
-func (o *order) terminal() bool { return o.Terminal[0] || o.Terminal[1] || o.Terminal[2] }
 
 // maxFrame bounds a message: a plan with 100,000 denies stays below it.
 const maxFrame = 64 << 20
@@ -76,12 +21,7 @@ type link struct {
 }
 
 func (l *link) send(m message, fds ...int) error {
-	var buf bytes.Buffer
-	buf.Write(make([]byte, 4))
-	if err := gob.NewEncoder(&buf).Encode(m); err != nil {
-		return err
-	}
-	frame := buf.Bytes()
+	frame := encode(&m)
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 	var rights []byte
 	if len(fds) > 0 {
@@ -126,8 +66,7 @@ func (l *link) recv() (message, []int, error) {
 	if err != nil {
 		return message{}, fds, err
 	}
-	var m message
-	err = gob.NewDecoder(bytes.NewReader(body)).Decode(&m)
+	m, err := decode(body)
 	return m, fds, err
 }
 

@@ -22,6 +22,9 @@ type verdict struct {
 	ops      int
 }
 
+// hung is the kind of a run that does not end. It is not made smaller: that takes long.
+const hung = "the run hung"
+
 func (v *verdict) add(kind, format string, args ...any) {
 	v.findings = append(v.findings, finding{kind, fmt.Sprintf(format, args...)})
 }
@@ -183,6 +186,10 @@ func (e *engine) check(t *trial) (v verdict, err error) {
 	end, err := e.sealed(t, o, request{Ops: all, Explain: targets})
 	if err != nil {
 		return v, err
+	}
+	if end.hung {
+		v.add(hung, "the run did not end in %s", hangs)
+		return v, nil
 	}
 	v.refused = end.refused
 	if end.refused != "" {

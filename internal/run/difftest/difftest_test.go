@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	trials = flag.Int("difftest.trials", number("BOURN_DIFF_TRIALS", 300), "how many random trials are made")
+	trials = flag.Int("difftest.trials", number("BOURN_DIFF_TRIALS", 150), "how many random trials are made")
 	seed   = flag.Uint64("difftest.seed", uint64(number("BOURN_DIFF_SEED", int(time.Now().UnixNano()&0xffffffff))), "the seed of the first trial; the others follow")
 	plain  = flag.Bool("difftest.plain", false, "no directory has a mode that hides something from its owner")
 	again  = flag.Int("difftest.again", 8, "one trial in so many is sealed again after its command has renamed things")
@@ -98,7 +98,7 @@ func TestDifference(t *testing.T) {
 	var workers sync.WaitGroup
 	began := time.Now()
 	as := users()
-	for range runtime.GOMAXPROCS(0) {
+	for range 4 * runtime.GOMAXPROCS(0) { // a trial mostly waits for the kernel
 		engines := make([]*engine, len(as))
 		for i, uid := range as {
 			e, err := newEngine(bourn, bin, uid, places())
@@ -178,7 +178,11 @@ func (y *tally) one(t *testing.T, e *engine, trial *trial) {
 	}
 	y.mu.Unlock()
 	if fresh != "" {
-		small, last := e.shrink(trial, fresh, shrinkBudget)
+		budget := shrinkBudget
+		if fresh == hung {
+			budget = 0
+		}
+		small, last := e.shrink(trial, fresh, budget)
 		if len(last.findings) == 0 {
 			last = v
 		}

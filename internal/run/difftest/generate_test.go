@@ -68,6 +68,9 @@ func generate(seed uint64, uid int, places []string) *trial {
 			}
 		}
 	}
+	if r.IntN(5) == 0 {
+		g.repository()
+	}
 	g.request()
 	if r.IntN(*again) == 0 {
 		g.moves()
@@ -121,6 +124,33 @@ func (g *generator) entry() {
 		n.Kind = "sock"
 	}
 	g.t.Nodes = append(g.t.Nodes, n)
+}
+
+// repository adds one that runs code on the host, as far as its names are free.
+func (g *generator) repository() {
+	top := pick(g.r, g.dirs)
+	dir := top + pick(g.r, []string{"/.git", "/c/.git", "/a/b/.git", "/bare", "/.git/modules/m", "/a/.git/modules/m/n", "/.git/worktrees/t"})
+	files := []string{"/config", "/HEAD", "/hooks/pre-commit", "/info/attributes", "/objects/x", "/refs/x"}
+	for _, f := range files {
+		if g.r.IntN(5) == 0 {
+			continue
+		}
+		at := dir + f
+		for i, c := range at {
+			if p := at[:i]; c == '/' && len(p) > len(top) && !g.has(p) {
+				g.t.Nodes = append(g.t.Nodes, node{Path: p, Kind: "dir", Mode: 0o755})
+			}
+		}
+		// What stands in the way may be no directory.
+		w := newWorld("/base", g.t.Nodes, true)
+		if !g.has(at) && w.nodes["/base/"+path.Dir(at)].Kind == "dir" && w.resolve("/base/"+path.Dir(at), false).real == "/base/"+path.Dir(at) {
+			g.t.Nodes = append(g.t.Nodes, node{Path: at, Kind: "file", Mode: 0o644})
+		}
+	}
+	g.t.Nodes = slices.DeleteFunc(g.t.Nodes, func(n node) bool {
+		w := newWorld("/base", g.t.Nodes, true)
+		return w.resolve("/base/"+path.Dir(n.Path), true).real != "/base/"+path.Dir(n.Path)
+	})
 }
 
 // target is the text of a link: to something, absolute or relative, or to nothing.

@@ -18,17 +18,11 @@ func (e *engine) restart(t *trial) (v verdict, err error) {
 	}
 	base := e.base(t)
 	first := newOracle(t, newWorld(base, t.Nodes, e.uid == 0), learnt{})
-	closed := map[string]bool{} // by token
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
 		n.Token = n.token()
-		if at := base + "/" + n.Path; first.granted(at) && first.isClosed(at) && n.Kind != "link" && !under(at, first.abs(t.Bourn)) {
-			closed[n.Token] = true
-			if n.Kind == "hard" {
-				closed[first.relative(first.object(at))] = true
-			}
-		}
 	}
+	var closed map[string]bool // by token, once a report was seen
 	for _, m := range t.Moves {
 		o := newOracle(t, newWorld(base, t.Nodes, e.uid == 0), learnt{})
 		from, to := base+"/"+m.From, base+"/"+m.To
@@ -45,11 +39,18 @@ func (e *engine) restart(t *trial) (v verdict, err error) {
 		if err != nil {
 			return v, err
 		}
+		if end.hung {
+			v.add(hung, "the run did not end in %s", hangs)
+			return v, nil
+		}
 		if v.refused = end.refused; end.refused != "" {
 			if !o.refused && !o.known(end.refused) {
 				v.add("not started again: "+summary(end.refused), "%s", end.refused)
 			}
 			return v, nil
+		}
+		if closed == nil {
+			closed = first.learn(end.report.Items).tokens()
 		}
 		if end.Results[0].Errno == 0 {
 			t.renamed(m)
@@ -59,6 +60,22 @@ func (e *engine) restart(t *trial) (v verdict, err error) {
 		}
 	}
 	return v, e.again(t, first, closed, &v)
+}
+
+// tokens returns the tokens of what is closed in grants.
+func (o *oracle) tokens() map[string]bool {
+	closed := map[string]bool{}
+	for at, n := range o.nodes {
+		if o.granted(at) && o.isClosed(at) && n.Kind != "link" && !under(at, o.abs(o.t.Bourn)) {
+			object := o.object(at)
+			if o.readableByName(object) { // by a name that the report says is not known
+				continue
+			}
+			closed[n.token()] = true
+			closed[o.nodes[object].token()] = true
+		}
+	}
+	return closed
 }
 
 // renamed carries a move over to the nodes.
@@ -87,6 +104,23 @@ func (e *engine) again(t *trial, first *oracle, closed map[string]bool, v *verdi
 	if err != nil {
 		return err
 	}
+	end, err := e.sealed(t, o, request{Ops: ops})
+	if err != nil {
+		return err
+	}
+	if end.hung {
+		v.add(hung, "the run did not end in %s", hangs)
+		return nil
+	}
+	if v.refused = end.refused; end.refused != "" {
+		if !o.refused && !o.known(end.refused) {
+			v.add("not started again: "+summary(end.refused), "%s", end.refused)
+		}
+		return nil
+	}
+	if closed == nil { // nothing was moved
+		closed = first.learn(end.report.Items).tokens()
+	}
 	inodes := map[uint64]string{}
 	var device uint64
 	for i, s := range stats {
@@ -94,16 +128,6 @@ func (e *engine) again(t *trial, first *oracle, closed map[string]bool, v *verdi
 		if r := outside.Results[i]; r.Errno == 0 && n != nil && n.Kind != "link" && closed[n.token()] {
 			inodes[r.Ino], device = s.Path, r.Dev
 		}
-	}
-	end, err := e.sealed(t, o, request{Ops: ops})
-	if err != nil {
-		return err
-	}
-	if v.refused = end.refused; end.refused != "" {
-		if !o.refused && !o.known(end.refused) {
-			v.add("not started again: "+summary(end.refused), "%s", end.refused)
-		}
-		return nil
 	}
 	v.ops += len(ops)
 	for i, op := range ops {
