@@ -147,7 +147,7 @@ func (d *decoder) denyPath(where string, n *yaml.Node) {
 		d.fail(n, "%s", bad)
 		return
 	}
-	d.p.Filesystem.Deny = append(d.p.Filesystem.Deny, Deny{Path{text, d.pos(n)}, isPattern(text)})
+	d.p.Filesystem.Deny = append(d.p.Filesystem.Deny, Deny{Path{text, d.pos(n)}, IsPattern(text)})
 }
 
 func (d *decoder) networkMode(where string, n *yaml.Node) {

@@ -28,7 +28,7 @@ func (d Deny) Literal() (p string, ok bool) {
 	if d.Glob {
 		return "", false
 	}
-	return clean(unescape(d.Text)), true
+	return clean(Unescape(d.Text)), true
 }
 
 // EscapePattern returns the deny entry that denies exactly the path: what a pattern
@@ -59,7 +59,9 @@ func clean(text string) string {
 	return "~" + rest
 }
 
-func unescape(text string) string {
+// Unescape returns the path that an entry without a pattern means: each backslash taken out,
+// what follows it kept.
+func Unescape(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		if text[i] == '\\' && i+1 < len(text) {
@@ -91,7 +93,7 @@ func checkDeny(text string) string {
 	}
 	// An alternative of a pattern may hold a component of its own.
 	inAlternative := func(r rune) bool { return strings.ContainsRune("/{},", r) }
-	return checkComponents(text, strings.FieldsFunc(unescape(text), inAlternative))
+	return checkComponents(text, strings.FieldsFunc(Unescape(text), inAlternative))
 }
 
 func checkAnchored(text string) string {
@@ -119,8 +121,8 @@ func checkComponents(text string, components []string) string {
 	return ""
 }
 
-// isPattern reports whether text has an unescaped character that begins a pattern.
-func isPattern(text string) bool {
+// IsPattern reports whether a deny entry has an unescaped character that begins a pattern.
+func IsPattern(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '\\':

@@ -211,7 +211,7 @@ func (e *editing) denyPattern(entry denial) error {
 // denyPath refuses to deny what is granted by exactly that name, and says what else the
 // deny of a path means.
 func (e *editing) denyPath(entry denial) error {
-	at := unescape(entry.text)
+	at := profile.Unescape(entry.text)
 	files := e.profile.Filesystem
 	if e.in(files.Write, at) || e.in(files.Read, at) {
 		return bourn.WithHint(fmt.Errorf("%w: %s is granted by exactly that name, and cannot be granted and denied", bourn.ErrConflict, bourn.Printable(at)),
@@ -234,7 +234,7 @@ func (e *editing) sameDeny(d profile.Deny, entry denial) bool {
 		return d.Glob == entry.glob && e.home.expand(d.Text) == e.home.expand(entry.text)
 	}
 	at, _ := d.Literal()
-	return e.home.expand(at) == unescape(entry.text)
+	return e.home.expand(at) == profile.Unescape(entry.text)
 }
 
 // Remove takes a path or pattern out of what is read, written and denied, whichever lists

@@ -167,8 +167,8 @@ func (h *Home) denyEntry(typed, cwd string) denial {
 	if o, err := survey.Stat(literal); err == nil && o.Type != survey.Missing {
 		return denial{text: profile.EscapePattern(literal), exists: true}
 	}
-	if !hasMeta(typed) {
-		literal = h.lexical(unescape(typed), cwd)
+	if !profile.IsPattern(typed) {
+		literal = h.lexical(profile.Unescape(typed), cwd)
 		o, err := survey.Stat(literal)
 		return denial{text: profile.EscapePattern(literal), exists: err == nil && o.Type != survey.Missing}
 	}

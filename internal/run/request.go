@@ -156,9 +156,9 @@ func (p *Prepared) fromFlags() error {
 }
 
 func (p *Prepared) denyFlag(text string) policy.Deny {
-	glob := hasMeta(text)
+	glob := profile.IsPattern(text)
 	if !glob {
-		return policy.Deny{Pattern: p.absolute(unescape(text)), From: "flag"}
+		return policy.Deny{Pattern: p.absolute(profile.Unescape(text)), From: "flag"}
 	}
 	if !filepath.IsAbs(text) && !strings.HasPrefix(text, "~/") {
 		// The working directory is no pattern, whatever characters it has.
@@ -258,7 +258,8 @@ func (p *Prepared) alias() {
 	}
 }
 
-// otherWrites returns a function that lists the write grants of all agents but one.
+// otherWrites returns a function that lists the write grants of all agents but one, and
+// those of the latest runs without an agent.
 // An agent whose profile cannot be read contributes what cannot be excluded: nothing
 // is known of it, and it cannot run either.
 func (h *Home) otherWrites(but bourn.AgentName) func() []string {
@@ -281,31 +282,25 @@ func (h *Home) otherWrites(but bourn.AgentName) func() []string {
 				out = append(out, h.expand(g.Text))
 			}
 		}
-		return out
+		return append(out, h.writtenLately()...)
 	}
 }
 
-// hasMeta reports whether a deny flag is a pattern: an unescaped * ? [ or {.
-func hasMeta(text string) bool {
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '*', '?', '[', '{':
-			return true
+// writtenLately returns what the runs without an agent could write, as far as their
+// records are kept.
+func (h *Home) writtenLately() []string {
+	var out []string
+	names, _ := h.recordNames("")
+	for _, name := range names {
+		r, err := readRecord(filepath.Join(h.runsDir(""), name))
+		if err != nil {
+			continue
+		}
+		for _, it := range r.Items {
+			if it.Kind == policy.KindWrite && it.Fate == policy.Enforced {
+				out = append(out, it.Target)
+			}
 		}
 	}
-	return false
-}
-
-// unescape takes the backslashes out of a path that is no pattern.
-func unescape(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+1 < len(text) {
-			i++
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
+	return out
 }
