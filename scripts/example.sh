@@ -83,18 +83,24 @@ show bourn plan --write . --deny .env --read "$HOME/notes" -- sh agent.sh
 
 say "Now run it, sealed:"
 status=0
-show bourn run --write . --deny .env --read "$HOME/notes" --report "$place/report.json" -- sh agent.sh || status=$?
+show bourn run --write . --deny .env --read "$HOME/notes" --report "$place/report.json" -- sh agent.sh 2>&1 || status=$?
 
 say "What the report of that run says of every line that was asked for:"
 if [ ! -s "$place/report.json" ]; then
   echo "no report was written"
   [ "$status" -ne 0 ] || status=1
-elif command -v jq >/dev/null; then
-  jq -r '.items[] | select(.kind | IN("read", "write", "deny")) | select(.from == "flag")
-    | "  \({"enforced": "✓", "dropped": "✗", "recorded": "·"}[.fate]) \(.kind) \(.target)" +
-      (if (.reason // "") == "" then "" else "\n      \(.fate): \(.reason)" end)' "$place/report.json"
 else
-  cat "$place/report.json"
+  # The report is JSON, a field on each line.
+  awk -F'"' '
+    $2 == "kind" { kind = $4 } $2 == "target" { target = $4 } $2 == "from" { from = $4 }
+    $2 == "fate" { fate = $4 } $2 == "reason" { reason = $4 }
+    /^ *}/ {
+      if (from == "flag" && (kind == "read" || kind == "write" || kind == "deny")) {
+        print "  " (fate == "enforced" ? "✓" : "✗") " " kind " " target
+        if (reason != "") print "      " fate ": " reason
+      }
+      kind = target = from = fate = reason = ""
+    }' "$place/report.json"
 fi
 
 say "And outside: the work is there, the rest never happened."
@@ -109,4 +115,4 @@ if [ "$status" -ne 0 ]; then
   printf 'hint: bourn doctor says what this machine lacks\n' >&2
   exit 1
 fi
-printf '\nTry it on something of yours:  bourn run --write . -- YOUR COMMAND\n'
+printf '\nTry it on something of yours:  cd YOUR PROJECT; bourn run -- YOUR COMMAND\n'

@@ -9,8 +9,15 @@ name=$(basename "$binary")
 # usable DIR: DIR is there, or can be made, and files can be created in it.
 usable() { mkdir -p "$1" 2>/dev/null && [ -w "$1" ]; }
 
+case $prefix in
+"~"*) echo "bourn: PREFIX is $prefix, and nothing expands the ~: write \$HOME" >&2; exit 1 ;;
+esac
 if [ -n "$prefix" ]; then
   dir=${prefix%/}/bin
+  case $dir in
+  /*) ;;
+  *) dir=$PWD/$dir ;;
+  esac
   usable "$dir" || { echo "bourn: cannot write $dir" >&2; exit 1; }
 else
   dir=

@@ -76,15 +76,17 @@ granted, the kernel keeps that, and bourn says for every grant whether it got th
 
 Start here, in a project's directory:
 
-  bourn run -- claude           an agent, with this directory writable and nothing else
   bourn run --deny .env -- sh   a shell in which .env is closed
+  bourn run -- make test        a command, with this directory writable and nothing else
   bourn plan                    what would be sealed, line by line
   bourn doctor                  what this host can keep
 
 When you run the same thing every day, give it a name and grants of its own:
 
-  bourn agent create builder --write ~/src/app -- claude
-  bourn run --agent builder`,
+  bourn agent create builder --write ~/src/app -- make
+  bourn run --agent builder
+
+The network is closed in this version: programs that need it do not work inside yet.`,
 		Example: `  bourn run --deny .env -- npm test
   bourn agent perm list-paths builder`,
 		Version:       version,

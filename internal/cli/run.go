@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"bourn"
 	"bourn/internal/launch"
@@ -29,12 +30,35 @@ type grantFlags struct {
 
 func (f *grantFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.agent, "agent", "", "the agent whose profile applies")
-	fl.StringArrayVar(&f.read, "read", nil, "a file or directory to be readable")
-	fl.StringArrayVar(&f.write, "write", nil, "a file or directory to be writable (instead of the current directory)")
-	fl.StringArrayVar(&f.deny, "deny", nil, "a path or pattern to be closed, also inside what is granted")
-	fl.StringArrayVar(&f.spawnDirs, "spawn-dir", nil, "a directory whose programs may be executed; everything else but system paths may not")
-	fl.StringArrayVar(&f.names, "env", nil, "an environment variable to pass")
+	fl.StringVar(&f.agent, "agent", "", "the `NAME` of the agent whose profile applies")
+	fl.StringArrayVar(&f.read, "read", nil, "a file or directory `PATH` to be readable; may be repeated, as the next ones")
+	fl.StringArrayVar(&f.write, "write", nil, "a file or directory `PATH` to be writable, instead of the current directory")
+	fl.StringArrayVar(&f.deny, "deny", nil, "a `PATH` or pattern to be closed, also inside what is granted")
+	fl.StringArrayVar(&f.spawnDirs, "spawn-dir", nil, "a directory `PATH` whose programs may be executed; everything else but system paths may not")
+	fl.StringArrayVar(&f.names, "env", nil, "the `NAME` of an environment variable to pass")
+}
+
+// check refuses values that are most likely mistakes: an empty variable of a script, or a
+// flag whose value was forgotten.
+func (f *grantFlags) check(cmd *cobra.Command) error {
+	lists := map[string][]string{"read": f.read, "write": f.write, "deny": f.deny, "spawn-dir": f.spawnDirs, "env": f.names}
+	if cmd.Flags().Changed("agent") {
+		lists["agent"] = []string{f.agent}
+	}
+	for name, values := range lists {
+		for _, v := range values {
+			switch {
+			case v == "":
+				return bourn.WithHint(usage(fmt.Errorf("--%s is empty", name)), "is the variable set? leave the flag out, or give it a value")
+			case strings.HasPrefix(v, "--"):
+				return bourn.WithHint(usage(fmt.Errorf("--%s needs a value before %s", name, v)), "a path that begins with dashes is written ./"+v)
+			case name == "env" && strings.Contains(v, "="):
+				key, _, _ := strings.Cut(v, "=")
+				return bourn.WithHint(usage(fmt.Errorf("--env takes a name, not %q", v)), "set it outside: "+v+" bourn run --env "+key+" …")
+			}
+		}
+	}
+	return nil
 }
 
 // prepare plans a run from flags.
@@ -67,15 +91,25 @@ the toolchains in PATH are readable, the home directory is empty, there is no ne
 and the environment is built anew.
 
 The exit status is the command's own; 125 when bourn could not start it, 126 when it
-cannot be executed, 127 when it is not found.`,
-		Example: `  bourn run -- claude
-  bourn run --deny .env --deny '**/*.pem' -- npm test
+cannot be executed, 127 when it is not found.
+
+Caches and configuration of tools stand in the home directory, which is empty inside: grant
+what a tool needs, as in --read ~/go/pkg/mod.`,
+		Example: `  bourn run -- make test
+  bourn run --deny .env --deny '**/*.pem' -- sh
   bourn run --read ~/src/lib --env EDITOR -- make
-  bourn run --agent builder --report report.json -- go build ./...`,
+  bourn run --read ~/go/pkg/mod -- go build ./...
+  bourn run --agent builder --report ~/report.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.exit = exitNoRun
 			if inside() {
 				return refuseInside("bourn run")
+			}
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("report") && reportFile == "" {
+				return usage(errors.New("--report is empty"))
 			}
 			if len(args) == 0 && f.agent == "" {
 				return usage(errors.New("no command is named"))
@@ -91,25 +125,34 @@ cannot be executed, 127 when it is not found.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&reportFile, "report", "", "write the report, as JSON, to this file (- for standard error)")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "say nothing but errors")
+	cmd.Flags().StringVar(&reportFile, "report", "", "write the report, as JSON, to this `FILE` (- for standard error)")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "say nothing but errors: not what holds, nor what was dropped")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
 
 func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error {
+	var out *os.File
+	if reportFile != "" && reportFile != "-" {
+		f, err := os.OpenFile(reportFile, os.O_WRONLY|os.O_CREATE, 0o600)
+		if err != nil {
+			return bourn.WithHint(fmt.Errorf("cannot write the report: %w", err), "name a file that can be made, or --report - for standard error")
+		}
+		defer f.Close()
+		out = f
+	}
 	var reportErr error
 	told := func(r run.Report) {
 		if !quiet {
 			a.header(p, r)
 		}
 		if reportFile != "" {
-			reportErr = a.writeReport(reportFile, r)
+			reportErr = a.writeReport(out, r)
 		}
 	}
 	child := a.Child
 	a.Child = nil // it is the run's to end now
-	out, err := p.Run(run.Streams{In: a.Stdin, Out: a.Stdout, Err: a.Stderr, Child: child}, told, false)
+	outcome, err := p.Run(run.Streams{In: a.Stdin, Out: a.Stdout, Err: a.Stderr, Child: child}, told, false)
 	switch {
 	case errors.Is(err, launch.ErrCommandNotFound):
 		a.exit = exitNotFound
@@ -120,12 +163,12 @@ func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error 
 	case err != nil:
 		return err
 	}
-	a.exit, a.signal = out.Status, out.Signal
-	if out.TimedOut {
+	a.exit, a.signal = outcome.Status, outcome.Signal
+	if outcome.TimedOut {
 		a.say("the run was ended: its time of %s is over", p.Plan.Limits.Time)
 	}
 	if !quiet {
-		for _, n := range out.Notes {
+		for _, n := range outcome.Notes {
 			a.say("%s", n)
 		}
 	}
@@ -141,8 +184,8 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 		a.say("ADVISORY: this host cannot seal, and the profile lets the run go on: it can reach more than listed")
 		return
 	}
-	var writes, dropped []string
-	denied := 0
+	var writes, dropped, open []string
+	denied, denies := 0, 0
 	for _, it := range r.Items {
 		switch {
 		case it.Fate == policy.Dropped && (it.Kind == policy.KindRead || it.Kind == policy.KindWrite || it.Kind == policy.KindSpawnDir || it.Kind == policy.KindEnv):
@@ -151,6 +194,10 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 			writes = append(writes, it.Target)
 		case it.Kind == policy.KindDeny && it.Fate == policy.Enforced:
 			denied++
+			denies++
+		case it.Kind == policy.KindDeny && !p.IsPattern(it.Target):
+			denies++
+			open = append(open, fmt.Sprintf("%s (%s)", it.Target, it.Reason))
 		}
 	}
 	writable := "nothing writable"
@@ -159,27 +206,44 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 	} else if len(writes) > 1 {
 		writable = fmt.Sprintf("writable %s and %d more", writes[0], len(writes)-1)
 	}
-	a.say("sealed by the kernel: %s, %d denied, no network", writable, denied)
-	switch len(dropped) {
-	case 0:
-	case 1:
-		a.say("dropped: %s", dropped[0])
-	default:
-		a.say("dropped: %s, and %d more (bourn plan shows all)", dropped[0], len(dropped)-1)
+	count := fmt.Sprintf("%d denied", denied)
+	if denied != denies {
+		count = fmt.Sprintf("%d of %d denied", denied, denies)
 	}
+	a.say("sealed by the kernel: %s, %s, no network", writable, count)
+	a.sayFirst("dropped: ", dropped)
+	a.sayFirst("not closed yet: deny ", open)
 	for _, hint := range p.Hints() {
 		a.say("%s", hint)
 	}
 }
 
-func (a *app) writeReport(at string, r run.Report) error {
+// sayFirst says the first of what is listed, and how many more there are.
+func (a *app) sayFirst(prefix string, list []string) {
+	switch len(list) {
+	case 0:
+	case 1:
+		a.say("%s%s", prefix, list[0])
+	default:
+		a.say("%s%s, and %d more (bourn plan shows all)", prefix, list[0], len(list)-1)
+	}
+}
+
+// writeReport writes the report to f, which replaces what stood there, or to standard
+// error.
+func (a *app) writeReport(f *os.File, r run.Report) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	if at == "-" {
+	if f == nil {
 		_, err = fmt.Fprintln(a.Stderr, string(data))
 		return err
 	}
-	return os.WriteFile(at, append(data, '\n'), 0o600)
+	return errors.Join(f.Truncate(0), writeAll(f, append(data, '\n')))
+}
+
+func writeAll(f *os.File, data []byte) error {
+	_, err := f.Write(data)
+	return err
 }

@@ -152,7 +152,7 @@ func TestExplain(t *testing.T) {
 		{OpRead, "/etc/shadow", "denied", KindDefault, "files: everything else is absent"},
 		{OpRead, "/etc/passwd", "allowed", KindDefault, "system paths and toolchains: read and execute"},
 		{OpExec, "/usr/bin/env", "allowed", KindDefault, "system paths and toolchains: read and execute"},
-		{OpWrite, "/usr/bin/env", "denied", KindDefault, "files: everything else is absent"},
+		{OpWrite, "/usr/bin/env", "denied", KindDefault, "system paths and toolchains: read and execute"},
 		{OpRead, "/pp/x", "denied", KindDefault, "files: everything else is absent"},
 		{OpConnect, "example.com:443", "denied", KindDefault, "network: everything is refused but the run's own loopback"},
 	}

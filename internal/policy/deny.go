@@ -5,7 +5,12 @@ import (
 	"slices"
 )
 
-const watched = "does not exist yet: watched, not prevented"
+// What is said of what does not exist yet: a denied path is closed when it appears, a
+// guarded one is looked for when the run ends.
+const (
+	watched  = "does not exist yet: watched, not prevented"
+	lookedAt = "does not exist yet: reported if it appears, not prevented"
+)
 
 func (c *compiler) denies() {
 	for i := range c.req.Denies {
@@ -146,7 +151,7 @@ func (c *compiler) protect(p Inner) {
 	case shown && view.Source == "" && p.Write && !view.Write:
 		return // nobody can write there
 	case shown && view.Source == "" && !p.Exists:
-		c.drop(KindProtect, p.Path, "default", watched)
+		c.drop(KindProtect, p.Path, "default", lookedAt)
 		c.plan.Late = append(c.plan.Late, Late{Path: p.Path, Reason: p.Reason})
 		return
 	case !shown || view.Source != "":
@@ -175,7 +180,7 @@ func (c *compiler) guards() {
 			continue
 		}
 		if !g.Exists {
-			c.drop(KindProtect, g.Path, "default", watched)
+			c.drop(KindProtect, g.Path, "default", lookedAt)
 			c.plan.Late = append(c.plan.Late, Late{Path: g.Path, Reason: g.Reason})
 			continue
 		}

@@ -85,9 +85,6 @@ func (p *Plan) judge(op Operation, at string) (bool, *Item) {
 	case OpRead, OpConnect:
 		return true, decides
 	case OpWrite:
-		if !view.Write && view.Item < 0 {
-			return false, p.find(KindDefault, "files: ")
-		}
 		return view.Write, decides
 	case OpExec:
 		if !view.NoExec {

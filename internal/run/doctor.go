@@ -45,7 +45,7 @@ type Checkup struct {
 func (h *Home) Checkup() Checkup {
 	checks := []Check{kernel()}
 	checks = append(checks, userNamespaces(os.Getuid())...)
-	checks = append(checks, landlockABI(), seccompFilters(), cgroups())
+	checks = append(checks, landlockABI(), seccompFilters(), limits())
 	sealed := h.sealing()
 	checks = append(checks, sealed, h.directory(), h.program(), h.profiles(), h.records(), h.leftovers())
 	return Checkup{Sealed: sealed.State == Healthy, Checks: checks}
@@ -153,26 +153,9 @@ func seccompFilters() Check {
 	return c.good()
 }
 
-// cgroups looks for a cgroup of one's own, by which limits would hold for a whole run.
-func cgroups() Check {
-	c := Check{Name: "cgroup v2"}
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return c.untold(err)
-	}
-	const per = "limits hold for each process and not for the whole run"
-	_, rest, ok := strings.Cut("\n"+string(text), "\n0::")
-	if !ok {
-		return c.because("not mounted: " + per).bad("a host with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")
-	}
-	dir, _, _ := strings.Cut(rest, "\n")
-	at := filepath.Join("/sys/fs/cgroup", dir)
-	f, err := os.OpenFile(filepath.Join(at, "cgroup.procs"), os.O_WRONLY, 0)
-	if err != nil {
-		return c.because(at + " is not delegated: " + per).bad("systemd-run --user --scope -p Delegate=yes bourn …")
-	}
-	f.Close()
-	c.Detail = at + " can be divided"
+// limits says how far limits reach: they are rlimits, which no host lacks.
+func limits() Check {
+	c := Check{Name: "limits", Detail: "for each process (rlimits), not for a run as a whole"}
 	return c.good()
 }
 

@@ -246,14 +246,20 @@ func (h *Home) Remove(name bourn.AgentName, typed, cwd string) (Change, error) {
 			return err
 		}
 		e.change.Path = typed
-		is := h.matcher(typed, cwd)
+		m := h.matcher(typed, cwd)
 		files := e.profile.Filesystem
+		// Where the path leads counts only if nothing has its name: a grant that is now a
+		// symlink to another one must not take that one with it.
+		is := m.named
+		if !slices.ContainsFunc(slices.Concat(files.Read, files.Write), m.named) {
+			is = m.leadsTo
+		}
 		for _, list := range []struct {
 			name    profile.List
 			entries []profile.Path
 		}{{profile.ReadList, files.Read}, {profile.WriteList, files.Write}} {
 			for _, p := range list.entries {
-				if is.path(p) {
+				if is(p) {
 					if err := e.remove(list.name, p.Text); err != nil {
 						return err
 					}
@@ -284,7 +290,7 @@ func (h *Home) RemoveSpawnDir(name bourn.AgentName, typed, cwd string) (Change, 
 		e.change.Path = typed
 		is := h.matcher(typed, cwd)
 		for _, p := range e.profile.Processes.SpawnDirs {
-			if is.path(p) {
+			if is.named(p) || is.leadsTo(p) {
 				return e.remove(profile.SpawnDirList, p.Text)
 			}
 		}
@@ -297,19 +303,24 @@ func (h *Home) RemoveSpawnDir(name bourn.AgentName, typed, cwd string) (Change, 
 type matcher struct {
 	home  *Home
 	typed string
-	at    []string // the absolute path, as named and as it resolves
+	at    string // the absolute path as named
+	real  string // and as it resolves, "" where it cannot be told
 }
 
 func (h *Home) matcher(typed, cwd string) matcher {
-	m := matcher{home: h, typed: typed, at: []string{h.lexical(typed, cwd)}}
-	if real, err := h.Resolve(typed, cwd); err == nil && !slices.Contains(m.at, real) {
-		m.at = append(m.at, real)
-	}
+	m := matcher{home: h, typed: typed, at: h.lexical(typed, cwd)}
+	m.real, _ = h.Resolve(typed, cwd)
 	return m
 }
 
-func (m matcher) path(p profile.Path) bool {
-	return p.Text == m.typed || slices.Contains(m.at, m.home.expand(p.Text))
+// named reports whether an entry is the one that was typed.
+func (m matcher) named(p profile.Path) bool {
+	return p.Text == m.typed || m.home.expand(p.Text) == m.at
+}
+
+// leadsTo reports whether an entry is where the typed path leads.
+func (m matcher) leadsTo(p profile.Path) bool {
+	return m.real != "" && m.home.expand(p.Text) == m.real
 }
 
 // notListed is the error for a path that no list has.

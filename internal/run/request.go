@@ -149,6 +149,9 @@ func (p *Prepared) fromFlags() error {
 		p.pass(name, "flag")
 	}
 	covered := slices.ContainsFunc(o.Read, func(r string) bool { return policy.Under(o.Cwd, p.absolute(r)) })
+	if len(o.Read) > 0 && policy.Broad(o.Cwd, []string{p.home.Person}) != "" {
+		covered = true // from a home, with something named: nothing is writable
+	}
 	if o.Agent == "" && len(o.Write) == 0 && !covered {
 		p.grant(policy.KindWrite, o.Cwd, "default", true)
 	}
@@ -226,11 +229,19 @@ func (p *Prepared) refuseFlags() error {
 	return nil
 }
 
+// IsPattern reports whether a deny item's target is a pattern.
+func (p *Prepared) IsPattern(target string) bool {
+	return slices.ContainsFunc(p.Request.Denies, func(d policy.Deny) bool { return d.Glob && d.Pattern == target })
+}
+
 // Hints returns what a person may want to know before the command starts.
 func (p *Prepared) Hints() []string {
 	var out []string
 	if home := p.Request.Home; p.Plan.Cwd != p.Request.Cwd {
 		where := "an empty home"
+		if p.Request.AgentHome != "" {
+			where = "the agent's home"
+		}
 		if p.Plan.Cwd != home {
 			where = p.Plan.Cwd
 		}
