@@ -39,7 +39,7 @@ install: build ## install bin/bourn into PREFIX/bin, /usr/local/bin or ~/.local/
 	@scripts/install.sh bin/bourn '$(PREFIX)'
 
 test: build ## run the tests (PKG=./internal/policy for one package)
-	CGO_ENABLED=0 $(GO) test -shuffle=on -timeout 20m $(PKG)
+	CGO_ENABLED=0 $(GO) test -count=1 -shuffle=on -timeout 20m $(PKG)
 
 check: fmt tree tidy vet lint test race bench-test ## everything that must pass before a change lands
 

@@ -388,6 +388,13 @@ func (c *comparer) report(items []policy.Item) {
 	}
 	c.equal("read", c.reads, reads)
 	c.equal("write", c.writes, writes)
+	for _, text := range c.through {
+		if !slices.ContainsFunc(items, func(it policy.Item) bool {
+			return it.Kind == policy.KindDeny && it.Fate == policy.Dropped && strings.HasSuffix(it.Target, "/"+text) && strings.Contains(it.Reason, " leads to was not searched")
+		}) {
+			c.v.add("link not mentioned", "the pattern %s leads through a link, and the report does not say so", text)
+		}
+	}
 	c.denied(items)
 	c.listed(items)
 }

@@ -30,6 +30,7 @@ var (
 	seed   = flag.Uint64("difftest.seed", uint64(number("BOURN_DIFF_SEED", int(time.Now().UnixNano()&0xffffffff))), "the seed of the first trial; the others follow")
 	plain  = flag.Bool("difftest.plain", false, "no directory has a mode that hides something from its owner")
 	again  = flag.Int("difftest.again", 8, "one trial in so many is sealed again after its command has renamed things")
+	each   = flag.Bool("difftest.each", false, "a line for every difference of every trial, and none is made small")
 	onlyAs = flag.Int("difftest.uid", -1, "make trials as this user only")
 )
 
@@ -48,7 +49,7 @@ func buildProbe(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, "difftest-probe"), "./testdata/probe")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(dir, "difftest-probe"), "./testdata/probe")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build the probe: %v\n%s", err, out)
@@ -177,9 +178,14 @@ func (y *tally) one(t *testing.T, e *engine, trial *trial) {
 		}
 	}
 	y.mu.Unlock()
+	if *each {
+		for _, f := range v.findings {
+			t.Logf("seed %d: [%s] %s", trial.Seed, f.Kind, f.Text)
+		}
+	}
 	if fresh != "" {
 		budget := shrinkBudget
-		if fresh == hung {
+		if fresh == hung || *each {
 			budget = 0
 		}
 		small, last := e.shrink(trial, fresh, budget)

@@ -130,27 +130,31 @@ func (g *generator) entry() {
 func (g *generator) repository() {
 	top := pick(g.r, g.dirs)
 	dir := top + pick(g.r, []string{"/.git", "/c/.git", "/a/b/.git", "/bare", "/.git/modules/m", "/a/.git/modules/m/n", "/.git/worktrees/t"})
-	files := []string{"/config", "/HEAD", "/hooks/pre-commit", "/info/attributes", "/objects/x", "/refs/x"}
-	for _, f := range files {
-		if g.r.IntN(5) == 0 {
-			continue
-		}
-		at := dir + f
-		for i, c := range at {
-			if p := at[:i]; c == '/' && len(p) > len(top) && !g.has(p) {
-				g.t.Nodes = append(g.t.Nodes, node{Path: p, Kind: "dir", Mode: 0o755})
-			}
-		}
-		// What stands in the way may be no directory.
-		w := newWorld("/base", g.t.Nodes, true)
-		if !g.has(at) && w.nodes["/base/"+path.Dir(at)].Kind == "dir" && w.resolve("/base/"+path.Dir(at), false).real == "/base/"+path.Dir(at) {
-			g.t.Nodes = append(g.t.Nodes, node{Path: at, Kind: "file", Mode: 0o644})
+	for _, f := range []string{"/config", "/HEAD", "/hooks/pre-commit", "/info/attributes", "/objects/x", "/refs/x"} {
+		if g.r.IntN(5) > 0 {
+			g.file(top, strings.TrimPrefix(dir, top+"/")+f)
 		}
 	}
-	g.t.Nodes = slices.DeleteFunc(g.t.Nodes, func(n node) bool {
-		w := newWorld("/base", g.t.Nodes, true)
-		return w.resolve("/base/"+path.Dir(n.Path), true).real != "/base/"+path.Dir(n.Path)
-	})
+}
+
+// file adds a file below a directory, with the directories on the way, unless something
+// else stands there.
+func (g *generator) file(top, rel string) {
+	parts := strings.Split(rel, "/")
+	for i := range parts {
+		at := top + "/" + strings.Join(parts[:i+1], "/")
+		if g.has(at) {
+			if !slices.ContainsFunc(g.t.Nodes, func(n node) bool { return n.Path == at && n.Kind == "dir" }) {
+				return
+			}
+			continue
+		}
+		n := node{Path: at, Kind: "dir", Mode: 0o755}
+		if i == len(parts)-1 {
+			n.Kind, n.Mode = "file", 0o644
+		}
+		g.t.Nodes = append(g.t.Nodes, n)
+	}
 }
 
 // target is the text of a link: to something, absolute or relative, or to nothing.

@@ -25,6 +25,7 @@ type oracle struct {
 	guarded               []string
 	pins                  map[string]bool // directories that may keep their names; true: they must
 	denies                []string        // patterns, absolute, of every glob deny
+	through               []string        // texts of patterns that lead through a link when taken at their word
 	points                []string        // where something is mounted
 	learnt
 }
@@ -66,11 +67,16 @@ func (o *oracle) deny() {
 		}
 		pattern := o.rebased(o.abs(o.t.Cwd), d.Text)
 		o.denies = append(o.denies, pattern)
-		if at := o.place(o.abs(o.t.Cwd + "/" + d.Text)); at != "" { // taken at its word, it names something too
-			o.closed = append(o.closed, at)
+		word := o.abs(o.t.Cwd + "/" + d.Text) // taken at its word, it may name something too
+		switch real := o.place(word); {
+		case real == "":
+		case real == word:
+			o.closed = append(o.closed, word)
+		case !matchGlob(pattern, real): // through a link, and a pattern follows none: the report must say so
+			o.through = append(o.through, d.Text)
 		}
 		var matched []string
-		for _, at := range o.paths() {
+		for _, at := range slices.Concat(o.above(), o.paths()) {
 			if underAny(at, matched) { // a match takes what is below it along; links there are not followed
 				continue
 			}
@@ -96,6 +102,15 @@ func (o *oracle) deny() {
 			}
 		}
 	}
+}
+
+// above lists the base and the directories above it but the root, outermost first.
+func (o *oracle) above() (out []string) {
+	for dir := o.base; dir != "/"; dir = path.Dir(dir) {
+		out = append(out, dir)
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // hidden reports whether whoever plans cannot list all directories from top, where that is
