@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bourn"
 	"bourn/internal/policy"
 	"bourn/internal/run"
 
@@ -33,7 +34,7 @@ func (a *app) planCommand() *cobra.Command {
 			if f.agent != "" {
 				title = "agent '" + f.agent + "'"
 			}
-			a.printf("plan for %s with %s\n", title, policy.Backend)
+			a.printf("plan for %s with %s\n", bourn.Printable(title), policy.Backend)
 			a.printf("✓ would be enforced   ✗ would be dropped\n")
 			printItems(a.Stdout, r.Items)
 			return nil

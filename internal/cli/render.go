@@ -62,7 +62,7 @@ func printItems(w io.Writer, items []policy.Item, kinds ...policy.Kind) {
 				fmt.Fprintf(w, "\n%s\n", s.heading)
 				first = false
 			}
-			if it.Kind == policy.KindProtect && it.Fate == policy.Dropped {
+			if it.Kind == policy.KindProtect && it.Fate == policy.Dropped && it.Reason == policy.LookedAt {
 				absent++
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"bourn"
@@ -132,22 +133,18 @@ what a tool needs, as in --read ~/go/pkg/mod.`,
 }
 
 func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error {
-	var out *os.File
-	if reportFile != "" && reportFile != "-" {
-		f, err := os.OpenFile(reportFile, os.O_WRONLY|os.O_CREATE, 0o600)
-		if err != nil {
-			return bourn.WithHint(fmt.Errorf("cannot write the report: %w", err), "name a file that can be made, or --report - for standard error")
-		}
-		defer f.Close()
-		out = f
+	place, err := newReportPlace(reportFile)
+	if err != nil {
+		return err
 	}
+	defer place.close()
 	var reportErr error
 	told := func(r run.Report) {
 		if !quiet {
 			a.header(p, r)
 		}
 		if reportFile != "" {
-			reportErr = a.writeReport(out, r)
+			reportErr = a.writeReport(place, r)
 		}
 	}
 	child := a.Child
@@ -229,21 +226,50 @@ func (a *app) sayFirst(prefix string, list []string) {
 	}
 }
 
-// writeReport writes the report to f, which replaces what stood there, or to standard
-// error.
-func (a *app) writeReport(f *os.File, r run.Report) error {
+// A reportPlace is where the report goes: a file that replaces what stands there, since a
+// symlink there may be a command's; a device; or standard error.
+type reportPlace struct {
+	file *os.File // nil is standard error
+	path string   // where to rename the file to, "" for a device
+}
+
+func newReportPlace(at string) (*reportPlace, error) {
+	if at == "" || at == "-" {
+		return &reportPlace{}, nil
+	}
+	f, path, err := (*os.File)(nil), at, error(nil)
+	if strings.HasPrefix(at, "/dev/") {
+		path = ""
+		f, err = os.OpenFile(at, os.O_WRONLY, 0)
+	} else {
+		f, err = os.CreateTemp(filepath.Dir(at), "."+filepath.Base(at)+".*")
+	}
+	if err != nil {
+		return nil, bourn.WithHint(fmt.Errorf("cannot write the report %s: %w", at, err), "name a file in a directory that you can write, or --report - for standard error")
+	}
+	return &reportPlace{f, path}, nil
+}
+
+func (p *reportPlace) close() {
+	if p.file != nil {
+		p.file.Close()
+		if p.path != "" {
+			_ = os.Remove(p.file.Name()) // it was renamed, unless nothing was written
+		}
+	}
+}
+
+func (a *app) writeReport(p *reportPlace, r run.Report) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	if f == nil {
+	if p.file == nil {
 		_, err = fmt.Fprintln(a.Stderr, string(data))
 		return err
 	}
-	return errors.Join(f.Truncate(0), writeAll(f, append(data, '\n')))
-}
-
-func writeAll(f *os.File, data []byte) error {
-	_, err := f.Write(data)
+	if _, err = p.file.Write(append(data, '\n')); err == nil && p.path != "" {
+		err = os.Rename(p.file.Name(), p.path)
+	}
 	return err
 }

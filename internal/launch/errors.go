@@ -51,6 +51,10 @@ func mend(step string, err error) string {
 		return "a user namespace was made but gives no capability: on Ubuntu, sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or load an AppArmor profile that grants userns to bourn"
 	case "mount /proc":
 		return "this container hides parts of /proc, so a fresh one may not be mounted: start the container with an unmasked /proc (docker: --security-opt systempaths=unconfined)"
+	case "bind":
+		if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR) {
+			return "something else stands there than when it was granted, or in the way of it in the agent's home: look at that path and remove what does not belong there"
+		}
 	case stepLandlock:
 		return "the kernel must be 5.13 or newer and have Landlock switched on: add landlock to lsm= on the kernel's command line"
 	case stepSeccomp:

@@ -76,7 +76,10 @@ func newWatcher(c *child) *watcher {
 		if w.wanted[wa.Dir] == nil {
 			w.wanted[wa.Dir] = map[string]policy.Watch{}
 		}
-		w.wanted[wa.Dir][wa.Name] = wa
+		// What is denied stays closed, whatever else is said of it.
+		if old, ok := w.wanted[wa.Dir][wa.Name]; !ok || old.Guard {
+			w.wanted[wa.Dir][wa.Name] = wa
+		}
 	}
 	for dir := range w.wanted {
 		w.arm(dir)
@@ -140,6 +143,7 @@ func (w *watcher) add(dir string) (*watchedDir, error) {
 	}
 	if len(w.dirs) >= maxWatchedDirs {
 		unix.Close(fd)
+		w.tell(Notice{Path: "/", Item: -1, Error: "more directories than can be watched: what is denied may appear unseen"})
 		return nil, unix.ENOSPC
 	}
 	if w.raise {
@@ -174,8 +178,14 @@ func (w *watcher) run() {
 		time.Sleep(max(lookEvery, 20*time.Since(at)))
 	}
 	if err := w.subscribeAll(); err != nil {
-		w.tell(Notice{Item: -1, Error: fmt.Sprintf("cannot watch denied paths: %v", err)})
-		return
+		// The run may have used up what its person has of inotify: it gains nothing by it.
+		w.tell(Notice{Path: "/", Item: -1, Error: fmt.Sprintf("denied paths are looked at and not watched: %v", err)})
+		w.inotify = -1
+		for {
+			at := time.Now()
+			w.look()
+			time.Sleep(max(4*lookEvery, 20*time.Since(at)))
+		}
 	}
 	buf := make([]byte, 64<<10)
 	for {

@@ -41,6 +41,7 @@ func Compile(req *Request) *Plan {
 	c.denies()
 	c.protects()
 	c.guards()
+	c.unsearched()
 	c.sockets()
 	c.environment()
 	c.limits()
@@ -81,10 +82,14 @@ func (c *compiler) privatePlaces() {
 func (c *compiler) system() {
 	for _, p := range c.req.System {
 		c.plan.Links = append(c.plan.Links, p.Links...)
-		if p.Symlink || c.covered(p.Real) {
+		if (p.Symlink && !p.Program) || c.covered(p.Real) {
 			continue
 		}
-		c.plan.Binds = append(c.plan.Binds, Bind{Path: p.Real, Dir: p.Dir, Object: p.Object, Item: -1})
+		item := -1
+		if p.Program {
+			item = c.keep(KindDefault, "program: "+p.Real+": read and execute", "default", byNamespace, byLandlock)
+		}
+		c.plan.Binds = append(c.plan.Binds, Bind{Path: p.Real, Dir: p.Dir, Object: p.Object, Item: item})
 	}
 	for _, p := range c.req.Etc {
 		switch {
@@ -179,7 +184,7 @@ func (c *compiler) refusal(g Grant) string {
 	if row, ok := protection(g.Real, g.Kind, c.req); ok {
 		return "protected: " + row.Reason
 	}
-	if reason := Broad(g.Real, c.req.Homes); reason != "" {
+	if reason := Broad(g.Real, append(c.req.HomeAliases, c.req.Homes...)); reason != "" {
 		return reason
 	}
 	for _, d := range c.req.Denies {
@@ -200,7 +205,7 @@ func (req *Request) Refusal(kind Kind, real string) string {
 	if row, ok := protection(real, kind, req); ok {
 		return "protected, it can never be granted: " + row.Reason
 	}
-	return Broad(real, req.Homes)
+	return Broad(real, append(req.HomeAliases, req.Homes...))
 }
 
 // Closes reports whether p lies under something that d denies, and what that is.
@@ -220,6 +225,11 @@ func (d *Deny) Closes(p string) (string, bool) {
 	for _, m := range d.More {
 		if under(p, m.Real) {
 			return m.Path, true
+		}
+	}
+	for _, b := range d.Blind {
+		if under(p, b.Real) {
+			return b.Path, true
 		}
 	}
 	return "", false
@@ -356,7 +366,10 @@ func (c *compiler) usableLinks() []Link {
 		blocked := seen[l.At] || slices.ContainsFunc(c.plan.Binds, func(b Bind) bool {
 			return under(l.At, b.Path) && b.Source == "" || under(b.Path, l.At)
 		})
-		blocked = blocked || c.plan.closedBy(l.At) != nil
+		for i := range c.req.Denies {
+			_, closed := c.req.Denies[i].Closes(l.At)
+			blocked = blocked || closed
+		}
 		if blocked || under(l.At, "/proc") || under(l.At, "/dev") || under(l.At, "/run") {
 			continue
 		}

@@ -8,8 +8,9 @@ import (
 // What is said of what does not exist yet: a denied path is closed when it appears, a
 // guarded one is looked for when the run ends.
 const (
-	watched  = "does not exist yet: watched, not prevented"
-	lookedAt = "does not exist yet: reported if it appears, not prevented"
+	watched = "does not exist yet: watched, not prevented"
+	// LookedAt is the reason of a guarded place that does not exist.
+	LookedAt = "does not exist yet: reported if it appears, not prevented"
 )
 
 func (c *compiler) denies() {
@@ -25,7 +26,7 @@ func (c *compiler) denies() {
 			c.denyPlace(d, m.Path, m.Place, m.Why)
 		}
 		for _, b := range d.Blind {
-			c.denyPlace(d, b.Path, b, "it cannot be searched for what "+d.Pattern+" denies, so all of it is closed")
+			c.denyPlace(d, b.Path, b, "it cannot be searched for what "+d.Pattern+" denies, so all of it is closed; hard links of its files elsewhere are not known")
 		}
 	}
 }
@@ -137,7 +138,7 @@ func (c *compiler) watch(p string, empty bool, item int) {
 func (c *compiler) protects() {
 	if c.req.BournDir != "" {
 		c.protect(Inner{Place: Place{Path: c.req.BournDir, Real: c.req.BournDir, Exists: c.req.BournMade, Dir: true},
-			Reason: "it holds the keys and profiles of agents"})
+			Reason: "it holds the keys and profiles of agents", Pins: c.req.BournPins})
 	}
 	for _, p := range c.req.Inner {
 		c.protect(p)
@@ -148,16 +149,19 @@ func (c *compiler) protects() {
 func (c *compiler) protect(p Inner) {
 	view, shown := c.plan.view(p.Real)
 	switch {
-	case shown && view.Source == "" && p.Write && !view.Write:
+	case shown && view.Source == "" && p.Write && !view.Write, c.plan.masked(p.Real):
 		return // nobody can write there
 	case shown && view.Source == "" && !p.Exists:
-		c.drop(KindProtect, p.Path, "default", lookedAt)
+		c.drop(KindProtect, p.Path, "default", LookedAt)
 		c.plan.Late = append(c.plan.Late, Late{Path: p.Path, Reason: p.Reason})
 		return
 	case !shown || view.Source != "":
 		item := c.keep(KindProtect, p.Real, "default", byNamespace, byLandlock)
 		c.plan.Items[item].Caveat = p.Reason
 		return
+	}
+	for _, pin := range p.Pins {
+		c.pin(pin)
 	}
 	item := c.keep(KindProtect, p.Real, "default", byMount)
 	c.plan.Items[item].Caveat = p.Reason
@@ -176,11 +180,15 @@ func (c *compiler) guards() {
 			continue
 		}
 		view, shown := c.plan.view(g.Real)
-		if !shown || !view.Write || view.Source != "" || c.plan.masked(g.Real) || under(view.Path, g.Real) {
+		if !shown || !view.Write || view.Source != "" || c.plan.masked(g.Real) || g.Dir && under(view.Path, g.Real) {
 			continue
 		}
+		if view.Path == g.Real {
+			it := &c.plan.Items[view.Item]
+			it.Fate, it.By, it.Reason, it.Caveat = Dropped, nil, "read-only: "+g.Reason, ""
+		}
 		if !g.Exists {
-			c.drop(KindProtect, g.Path, "default", lookedAt)
+			c.drop(KindProtect, g.Path, "default", LookedAt)
 			c.plan.Late = append(c.plan.Late, Late{Path: g.Path, Reason: g.Reason})
 			continue
 		}
@@ -188,11 +196,24 @@ func (c *compiler) guards() {
 			c.pin(pin)
 		}
 		item := c.keep(KindProtect, g.Real, "default", byMount)
+		if g.Special { // a read-only mount does not keep a fifo from being written
+			c.plan.Items[item].Caveat = "closed: " + g.Reason
+			c.plan.Masks = append(c.plan.Masks, Mask{Path: g.Real, Object: g.Object, Item: item})
+			c.plan.Late = append(c.plan.Late, Late{g.Path, g.Reason, g.Name})
+			continue
+		}
 		c.plan.Items[item].Caveat = "read-only: " + g.Reason
 		if g.Path != g.Real {
 			c.plan.Items[item].Caveat += "; " + g.Path + " is a symlink to it and can be replaced, which is reported"
 		}
 		c.guard(Guard{Path: g.Real, Dir: g.Dir, Object: g.Object, Item: item}, Late{g.Path, g.Reason, g.Name})
+	}
+}
+
+// unsearched says which directories of write grants were not looked through.
+func (c *compiler) unsearched() {
+	for _, dir := range c.req.Unsearched {
+		c.drop(KindProtect, dir+"/*", "default", "more directories than are looked through at a start: projects there are not guarded")
 	}
 }
 

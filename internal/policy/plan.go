@@ -137,6 +137,16 @@ func (p *Plan) Shows(at string) bool {
 	return shown && view.Source == "" && !p.masked(at)
 }
 
+// Root returns the grant in which a host path is shown, and whether it can be written
+// there. A run cannot rename anything out of it.
+func (p *Plan) Root(at string) (root string, write bool) {
+	view, shown := p.view(at)
+	if !shown || view.Source != "" {
+		return "", false
+	}
+	return view.Path, view.Write
+}
+
 // AsRecorded returns items as they are while nothing runs: what would be enforced is
 // recorded, what would be dropped stays dropped with its reason.
 func AsRecorded(items []Item) []Item {

@@ -17,15 +17,20 @@ type Request struct {
 
 	Grants []Grant
 	Denies []Deny
-	System []Place // system paths and toolchains of this host, each existing
-	Etc    []Place // the named entries of /etc that exist
-	Homes  []string
+	System []Place  // system paths and toolchains of this host, each existing
+	Etc    []Place  // the named entries of /etc that exist
+	Homes  []string // home directories, which no grant may cover
+	// HomeAliases are the same through second mounts.
+	HomeAliases []string
 	// Guarded lists the write-protected places inside write grants.
 	Guarded []Guarded
 	// Inner lists what lies inside grants and may not be granted with them.
 	Inner     []Inner
 	BournMade bool     // $BOURN_HOME exists
-	Sockets   []string // bound unix sockets by path (/proc/net/unix)
+	BournPins []string // the directories between a grant and it
+	// Unsearched lists directories in write grants that were not looked through.
+	Unsearched []string
+	Sockets    []string // bound unix sockets by path (/proc/net/unix)
 
 	Exec     ExecMode
 	Env      []EnvVar
@@ -41,6 +46,8 @@ type Place struct {
 	Real     string // the path without symlinks; of a missing path, as far as it exists
 	Exists   bool
 	Dir      bool
+	Program  bool   // shown because a program that is run stands there
+	Special  bool   // a fifo, socket or device
 	Symlink  bool   // the last component itself is a symlink
 	Ancestor string // the nearest existing ancestor of Real, when it is missing
 	Object   Object
@@ -121,6 +128,7 @@ type Guarded struct {
 // An Inner place lies inside a grant and is closed, or for Write only read-only.
 type Inner struct {
 	Place
+	Pins   []string // as for Guarded
 	Name   Object
 	Reason string
 	Write  bool

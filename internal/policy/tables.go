@@ -147,7 +147,7 @@ func protection(p string, kind Kind, req *Request) (Protected, bool) {
 	if p == req.Program && kind == KindWrite {
 		return Protected{Path: p, Reason: "it is the program that seals", Write: true}, true
 	}
-	if reason := guardedName(p); kind == KindWrite && reason != "" {
+	if reason := guardedName(p); kind != KindRead && reason != "" {
 		return Protected{Path: p, Reason: reason, Write: true}, true
 	}
 	for _, row := range ProtectedPaths {

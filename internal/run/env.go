@@ -167,35 +167,17 @@ func (h *Home) toolchains() []string {
 		}
 		if !rooted {
 			add(dir)
-			for _, at := range h.linked(dir) {
-				add(at)
-			}
 		}
 	}
 	return out
 }
 
-// packageMarks are files in the root of what a program belongs to.
-var packageMarks = []string{"package.json", "pyvenv.cfg"}
-
-// commandFiles returns what must be readable for the command itself to start.
-func (h *Home) commandFiles(command []string, cwd string) []string {
-	if len(command) == 0 {
-		return nil
-	}
-	at := h.find(command[0], cwd)
-	if at == "" {
-		return nil
-	}
-	return append(h.behind(at), at)
-}
-
 // maxLinked bounds how many symlinks of one directory of PATH are followed.
 const maxLinked = 200
 
-// linked returns what the symlinks in a directory of PATH lead to: installers put them
-// there for programs that stand elsewhere.
-func (h *Home) linked(dir string) []string {
+// linked returns the symlinks in a directory of PATH: installers put them there for
+// programs that stand elsewhere.
+func linked(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) > maxLinked {
 		return nil
@@ -203,27 +185,25 @@ func (h *Home) linked(dir string) []string {
 	var out []string
 	for _, e := range entries {
 		if e.Type()&os.ModeSymlink != 0 {
-			out = append(out, h.behind(filepath.Join(dir, e.Name()))...)
+			out = append(out, filepath.Join(dir, e.Name()))
 		}
 	}
 	return out
 }
 
-// behind returns what a program's path leads to: its file, and the package around it.
-func (h *Home) behind(at string) []string {
-	real, err := filepath.EvalSymlinks(at)
-	if err != nil || inSystem(real) || real == filepath.Clean(at) {
-		return nil
+// programs returns the paths of programs that must be readable with what is around them:
+// the command itself, and what the symlinks in PATH lead to.
+func (h *Home) programs(command []string, cwd string) []string {
+	var out []string
+	if len(command) > 0 {
+		if at := h.find(command[0], cwd); at != "" {
+			out = append(out, at)
+		}
 	}
-	if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return nil
-	}
-	out := []string{real}
-	for dir, level := filepath.Dir(real), 0; level < 6 && policy.Broad(dir, []string{h.Person}) == ""; dir, level = filepath.Dir(dir), level+1 {
-		for _, mark := range packageMarks {
-			if _, err := os.Lstat(filepath.Join(dir, mark)); err == nil {
-				return append(out, dir)
-			}
+	path, _ := h.lookup("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		if filepath.IsAbs(dir) && !inSystem(dir) {
+			out = append(out, linked(filepath.Clean(dir))...)
 		}
 	}
 	return out

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/internal/sandbox/survey"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 )
@@ -63,12 +64,20 @@ func (h *Home) Make() error {
 			err = statErr
 		case !info.IsDir():
 			err = errors.New("it is not a directory")
+		case !h.own():
+			err = errors.New("it belongs to somebody else, or others can write there")
 		default:
 			return nil
 		}
 	}
 	return bourn.WithHint(fmt.Errorf("%w: cannot make %s, where runs are recorded: %w", bourn.ErrUnavailable, h.Dir, err),
 		"set BOURN_HOME to a directory that you can write")
+}
+
+// own reports whether $BOURN_HOME is this user's, and only theirs to write.
+func (h *Home) own() bool {
+	o, err := survey.Stat(h.Dir)
+	return err == nil && int(o.Uid) == os.Geteuid() && o.Mode&0o022 == 0
 }
 
 // ProfilePath is where the profile of an agent stands.

@@ -18,15 +18,19 @@ import (
 
 // What earlier seals denied is kept as text, since a start reads it: a first line that
 // names the format, then a line for each object with its device, inode and time of birth,
-// and the deny pattern and the path as Go strings:
+// and the deny pattern, the write grant in which it is and its path as Go strings:
 //
-//	bourn-denied 1
-//	65024 1835013 1764536400000000000 "/home/u/p/.env" "/home/u/p/.env"
-const memoryHeader = "bourn-denied 1\n"
+//	bourn-denied 2
+//	65024 1835013 1764536400000000000 "/home/u/p/.env" "/home/u/p" "/home/u/p/.env"
+//
+// Only what lies in a write grant is kept: nothing else can be renamed by a run, and by a
+// rename nothing leaves its grant, which is a mount of its own. So an entry is given up
+// only by a run that granted all of that, searched it and did not find the object.
+const memoryHeader = "bourn-denied 2\n"
 
-// maxRemembered bounds what is kept of runs without an agent, whose deny patterns
-// differ from run to run.
-const maxRemembered = 20000
+// maxRemembered bounds the memory. A run that would go beyond it is refused: giving up an
+// entry would open a file that was renamed away.
+const maxRemembered = 200000
 
 func (h *Home) memoryPath(name bourn.AgentName) string {
 	return filepath.Join(h.base(name), "denied")
@@ -95,12 +99,18 @@ func parseRemembered(line string) (r sandbox.Remembered, err error) {
 	if err != nil {
 		return r, err
 	}
-	var errs [5]error
+	rest = strings.TrimPrefix(rest[len(pattern):], " ")
+	root, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return r, err
+	}
+	var errs [6]error
 	r.Object.Dev, errs[0] = strconv.ParseUint(dev, 10, 64)
 	r.Object.Ino, errs[1] = strconv.ParseUint(ino, 10, 64)
 	r.Object.Born, errs[2] = strconv.ParseInt(born, 10, 64)
 	r.Pattern, errs[3] = strconv.Unquote(pattern)
-	r.Path, errs[4] = strconv.Unquote(strings.TrimPrefix(rest[len(pattern):], " "))
+	r.Root, errs[4] = strconv.Unquote(root)
+	r.Path, errs[5] = strconv.Unquote(strings.TrimPrefix(rest[len(root):], " "))
 	return r, errors.Join(errs[:]...)
 }
 
@@ -113,14 +123,17 @@ func patternSet(denies []policy.Deny) map[string]bool {
 	return set
 }
 
-// remember keeps the identity of every object that this seal denies, so that the next
-// one denies the object and not only its name. Entries of other patterns stay.
-func (h *Home) remember(name bourn.AgentName, req *policy.Request) error {
+// remember keeps the identity of every object that this seal denies in a write grant, so
+// that the next one denies the object and not only its name.
+func (h *Home) remember(name bourn.AgentName, req *policy.Request, plan *policy.Plan) error {
 	var lines []string
+	seen := map[policy.Object]bool{}
 	for _, d := range req.Denies {
 		add := func(p policy.Place) {
-			if p.Exists && p.Object != (policy.Object{}) {
-				lines = append(lines, fmt.Sprintf("%d %d %d %q %q", p.Object.Dev, p.Object.Ino, p.Object.Born, d.Pattern, p.Real))
+			root, write := plan.Root(p.Real)
+			if p.Exists && write && p.Object != (policy.Object{}) {
+				lines = append(lines, fmt.Sprintf("%d %d %d %q %q %q", p.Object.Dev, p.Object.Ino, p.Object.Born, d.Pattern, root, p.Real))
+				seen[p.Object] = true
 			}
 		}
 		add(d.Place)
@@ -131,20 +144,29 @@ func (h *Home) remember(name bourn.AgentName, req *policy.Request) error {
 			add(m.Place)
 		}
 	}
-	now := len(lines)
 	own := patternSet(req.Denies)
 	var before []string
 	err := h.eachRemembered(name, func(line, pattern string) error {
 		before = append(before, line)
-		if !own[pattern] {
-			lines = append(lines, line)
+		if own[pattern] {
+			r, err := parseRemembered(line)
+			if err != nil {
+				return err
+			}
+			if _, searched := plan.Root(r.Root); searched || seen[r.Object] {
+				return nil
+			}
 		}
+		lines = append(lines, line)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	lines = lines[:min(len(lines), max(maxRemembered, now))]
+	if len(lines) > maxRemembered {
+		return bourn.WithHint(fmt.Errorf("%w: more than %d denied objects would have to be remembered", bourn.ErrDenied, maxRemembered),
+			"deny the directory that holds them instead of each file")
+	}
 	if slices.Equal(lines, before) {
 		return nil
 	}

@@ -186,5 +186,17 @@ func (h *Home) sweepAgent(name bourn.AgentName) error {
 		return err
 	}
 	defer unlock()
+	h.removeStale(name)
 	return h.removePlaces(name)
+}
+
+// removeStale removes what killed commands were writing. The caller holds the lock under
+// which these files are written.
+func (h *Home) removeStale(name bourn.AgentName) {
+	for _, pattern := range []string{".places.json.*", ".denied.*", ".profile.yaml.*"} {
+		left, _ := filepath.Glob(filepath.Join(h.base(name), pattern))
+		for _, at := range left {
+			_ = os.Remove(at)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,7 +64,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 		return nil, err
 	}
 	err = sandbox.Gather(p.Request, sandbox.Options{
-		Toolchains: append(h.toolchains(), h.commandFiles(p.Request.Command, o.Cwd)...), OtherWrites: h.otherWrites(o.Agent), Remembered: p.remembered})
+		Toolchains: h.toolchains(), Programs: h.programs(p.Request.Command, o.Cwd), LiveWrites: h.liveWrites, OtherWrites: h.otherWrites(o.Agent), Remembered: p.remembered})
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +161,9 @@ func (p *Prepared) fromFlags() error {
 
 func (p *Prepared) denyFlag(text string) policy.Deny {
 	glob := profile.IsPattern(text)
+	if _, err := os.Lstat(p.absolute(text)); err == nil { // the name of something, whatever it looks like
+		return policy.Deny{Pattern: p.absolute(text), From: "flag"}
+	}
 	if !glob {
 		return policy.Deny{Pattern: p.absolute(profile.Unescape(text)), From: "flag"}
 	}
@@ -260,6 +264,9 @@ func (p *Prepared) alias() {
 		return
 	}
 	links := sandbox.Links(o.CwdName)
+	if p.Request.AgentHome != "" && slices.ContainsFunc(links, func(l policy.Link) bool { return policy.Under(l.At, p.home.Person) }) {
+		return // it would be made in the agent's home, and stay there
+	}
 	for i := range p.Request.Grants {
 		if g := &p.Request.Grants[i]; g.Exists && policy.Under(o.Cwd, g.Real) {
 			g.Links = append(g.Links, links...)
@@ -297,6 +304,36 @@ func (h *Home) otherWrites(but bourn.AgentName) func() []string {
 	}
 }
 
+// liveWrites returns what runs that live now can write.
+func (h *Home) liveWrites() ([]string, error) {
+	names, err := h.Agents()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, name := range append(names, "") {
+		live, unreadable, err := h.Live(name)
+		if err = errors.Join(err, unreadable); err != nil {
+			return nil, err
+		}
+		for _, r := range live {
+			out = append(out, r.writes()...)
+		}
+	}
+	return out, nil
+}
+
+// writes returns what a run can write.
+func (r Record) writes() []string {
+	var out []string
+	for _, it := range r.Items {
+		if it.Kind == policy.KindWrite && it.Fate == policy.Enforced {
+			out = append(out, it.Target)
+		}
+	}
+	return out
+}
+
 // writtenLately returns what the runs without an agent could write, as far as their
 // records are kept.
 func (h *Home) writtenLately() []string {
@@ -307,11 +344,7 @@ func (h *Home) writtenLately() []string {
 		if err != nil {
 			continue
 		}
-		for _, it := range r.Items {
-			if it.Kind == policy.KindWrite && it.Fate == policy.Enforced {
-				out = append(out, it.Target)
-			}
-		}
+		out = append(out, r.writes()...)
 	}
 	return out
 }

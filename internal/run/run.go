@@ -71,7 +71,11 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 		Child: s.Child, Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
 		Report: r.prepare,
 		Sealed: r.sealed, Gate: gate.serve, Probe: probe,
-		Notice: func(n launch.Notice) { r.notices = append(r.notices, n) },
+		Notice: func(n launch.Notice) {
+			if len(r.notices) < maxNotices {
+				r.notices = append(r.notices, n)
+			}
+		},
 	})
 	if errors.Is(err, bourn.ErrWeakHost) && p.Request.Advisory && !probe {
 		result, err = r.advisory(s, err)
@@ -82,6 +86,9 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	}
 	return out, errors.Join(err, r.finish())
 }
+
+// maxNotices bounds what a run can make its launcher keep.
+const maxNotices = 1000
 
 // newRunID returns an id that sorts by time.
 func (h *Home) newRunID() (string, error) {
@@ -159,8 +166,9 @@ func (r *runner) keepMemory() error {
 			return err
 		}
 		defer unlock()
+		r.home.removeStale("")
 	}
-	return r.home.remember(r.Options.Agent, r.Request)
+	return r.home.remember(r.Options.Agent, r.Request, r.Plan)
 }
 
 // finish removes the mount points that the run made in the agent's home, and the oldest

@@ -23,6 +23,12 @@ import (
 type Options struct {
 	// Toolchains are directories of PATH and what belongs to them, as found.
 	Toolchains []string
+	// Programs are paths of programs, symlinks among them, that are shown with the package
+	// around what they lead to.
+	Programs []string
+	// LiveWrites returns what runs that live now can write: a denied object that is not
+	// found may be in one's hands. It is called only when one is not found.
+	LiveWrites func() ([]string, error)
 	// OtherWrites returns the write grants of every other agent: a symlink below one is
 	// never followed. It is called only when a grant has a symlink in it.
 	OtherWrites func() []string
@@ -34,6 +40,7 @@ type Options struct {
 type Remembered struct {
 	Pattern string
 	Path    string
+	Root    string // the write grant in which it was: it cannot have left it by a rename
 	Object  policy.Object
 }
 
@@ -77,6 +84,7 @@ func place(p string) policy.Place {
 
 func fill(p *policy.Place, o survey.Object) {
 	p.Dir = o.Type == survey.Dir
+	p.Special = o.Type == survey.Fifo || o.Type == survey.Socket || o.Type == survey.Device
 	p.Nlink = o.Nlink
 	if o.Type != survey.Missing {
 		p.Object = policy.Object{Dev: o.Dev, Ino: o.Ino, Born: o.Born}
@@ -123,13 +131,54 @@ func (g *gatherer) system() error {
 		pl := place(p)
 		// PATH is no grant: an agent that turned a directory of it into a symlink gains
 		// nothing, and what may not be granted is not shown either.
-		if !pl.Exists || pl.Err != "" || g.foul(pl.Links) != "" || g.req.Refusal(policy.KindRead, pl.Real) != "" {
-			continue
+		if g.showable(pl) {
+			g.req.System = append(g.req.System, pl)
 		}
-		g.req.System = append(g.req.System, pl)
+	}
+	for _, p := range g.opt.Programs {
+		g.program(p)
 	}
 	g.etc()
 	return nil
+}
+
+// packageMarks are files in the root of what a program belongs to.
+var packageMarks = []string{"package.json", "pyvenv.cfg"}
+
+// program shows the file that a program's path leads to, and the package around it. As
+// for directories of PATH, a symlink in a write grant gains nothing.
+func (g *gatherer) program(p string) {
+	file := place(p)
+	if !g.showable(file) || file.Dir || file.Special || inSystem(file.Real) {
+		return
+	}
+	if o, err := survey.Stat(file.Real); err != nil || o.Mode&0o111 == 0 {
+		return
+	}
+	file.Program = true
+	g.req.System = append(g.req.System, file)
+	if len(file.Links) == 0 {
+		return
+	}
+	for dir, level := path.Dir(file.Real), 0; level < 6 && dir != "/"; dir, level = path.Dir(dir), level+1 {
+		if !slices.ContainsFunc(packageMarks, func(mark string) bool { return has(dir, mark) }) {
+			continue
+		}
+		if around := place(dir); g.showable(around) {
+			around.Program = true
+			g.req.System = append(g.req.System, around)
+		}
+		return
+	}
+}
+
+// showable reports whether a place that nobody granted may be shown for a toolchain.
+func (g *gatherer) showable(p policy.Place) bool {
+	return p.Exists && p.Err == "" && g.foul(p.Links) == "" && g.req.Refusal(policy.KindRead, p.Real) == ""
+}
+
+func inSystem(p string) bool {
+	return slices.ContainsFunc(policy.SystemPaths, func(s string) bool { return policy.Under(p, s) })
 }
 
 // etc finds the named entries of /etc that exist. One listing of /etc spares looking at
@@ -342,10 +391,35 @@ func (g *gatherer) remembered() error {
 			bourn.ErrDenied, gone[0].Path, found.Unreadable[0].Path),
 			"make that directory readable for yourself, or move it out of the grants, and start again")
 	}
+	if err := g.inOtherHands(gone, found); err != nil {
+		return err
+	}
 	for _, o := range found.Objects {
 		for j, id := range wanted {
 			if id.Is(o.ID()) {
 				g.alias(owner[j], o.Path, "the denied "+bourn.Printable(gone[j].Path)+" under another name")
+			}
+		}
+	}
+	return nil
+}
+
+// inOtherHands refuses when a remembered object was not found and a run that lives now can
+// move it about: it may have been where the search had been already.
+func (g *gatherer) inOtherHands(gone []Remembered, found survey.Finding) error {
+	for _, r := range gone {
+		if g.opt.LiveWrites == nil || !g.granted(r.Root) ||
+			slices.ContainsFunc(found.Objects, func(o survey.Object) bool { return o.ID().Is(survey.ID(r.Object)) }) {
+			continue
+		}
+		live, err := g.opt.LiveWrites()
+		if err != nil {
+			return err
+		}
+		for _, w := range live {
+			if policy.Under(r.Root, w) || policy.Under(w, r.Root) {
+				return bourn.WithHint(fmt.Errorf("%w: %q was denied in an earlier run and is not at its place, and a run that can write %q may be moving it",
+					bourn.ErrDenied, r.Path, w), "end that run, and start again")
 			}
 		}
 	}
@@ -451,6 +525,7 @@ func (g *gatherer) mounts() error {
 	if err != nil {
 		return err
 	}
+	g.secondMounts(table)
 	err = g.denied(func(d *policy.Deny, p policy.Place) error {
 		others := table.Aliases(p.Real)
 		if p.Dir {
@@ -474,6 +549,21 @@ func (g *gatherer) mounts() error {
 		}
 	}
 	return err
+}
+
+// secondMounts closes other paths to $BOURN_HOME inside grants, and drops grants that are
+// a home under another name.
+func (g *gatherer) secondMounts(table survey.Table) {
+	if g.req.BournDir != "" {
+		for _, at := range append(table.Aliases(g.req.BournDir), table.Parts(g.req.BournDir)...) {
+			if g.granted(at) {
+				g.req.Inner = append(g.req.Inner, policy.Inner{Place: place(at), Reason: "it is " + g.req.BournDir + " through another mount"})
+			}
+		}
+	}
+	for _, h := range g.req.Homes {
+		g.req.HomeAliases = append(g.req.HomeAliases, table.Aliases(h)...)
+	}
 }
 
 // kernelFS are file systems through which the kernel itself is read and set.

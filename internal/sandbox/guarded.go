@@ -14,7 +14,7 @@ import (
 // levels; a start must not wait for a walk over everything.
 const (
 	nestedLevels = 2
-	nestedDirs   = 100
+	nestedDirs   = 200
 	moduleLevels = 8 // names of submodules may have slashes
 )
 
@@ -27,7 +27,7 @@ func (g *gatherer) guarded() error {
 		}
 		w := guarder{gatherer: g, root: gr.Real}
 		if inGit(gr.Real) {
-			w.repository(gr.Real, true)
+			w.repository(gr.Real)
 		}
 		for _, row := range policy.GuardedDirs {
 			if path.Base(gr.Real) == row.Dir { // such a directory itself is granted
@@ -57,7 +57,9 @@ func (w *guarder) guard(at string, missing bool, reason string, pins ...string) 
 	if err != nil || name.Type == survey.Missing && !missing {
 		return
 	}
-	if slices.ContainsFunc(w.req.Guarded, func(o policy.Guarded) bool { return o.Path == at }) {
+	if i := slices.IndexFunc(w.req.Guarded, func(o policy.Guarded) bool { return o.Path == at }); i >= 0 {
+		// Seen from another grant: what must keep its name for either keeps it.
+		w.req.Guarded[i].Pins = append(w.req.Guarded[i].Pins, pins...)
 		return
 	}
 	w.req.Guarded = append(w.req.Guarded, policy.Guarded{
@@ -75,7 +77,7 @@ func (w *guarder) project(dir string, top bool) {
 			w.gitFile(at, row.Reason)
 		case row.Dir == ".git" && o.Exists:
 			w.guardLink(at, o, row.Reason)
-			w.repository(o.Real, top)
+			w.repository(o.Real)
 		case o.Exists || top:
 			w.guardLink(at, o, row.Reason)
 			w.entries(o.Real, row.Entries, row.Reason, top, o.Real)
@@ -85,13 +87,17 @@ func (w *guarder) project(dir string, top bool) {
 		w.guard(path.Join(dir, row.Name), top, row.Reason)
 	}
 	if isRepository(dir) {
-		w.repository(dir, top)
+		w.repository(dir)
 	}
 }
 
 func (w *guarder) entries(dir string, names []string, reason string, missing bool, pins ...string) {
 	for _, name := range names {
-		w.guard(path.Join(dir, name), missing, reason, pins...)
+		all := pins
+		if sub := path.Dir(name); sub != "." && has(dir, sub) {
+			all = append(slices.Clone(pins), path.Join(dir, sub))
+		}
+		w.guard(path.Join(dir, name), missing, reason, all...)
 	}
 }
 
@@ -110,15 +116,23 @@ func (w *guarder) guardLink(at string, o policy.Place, reason string) {
 func (w *guarder) gitFile(at, reason string) {
 	w.guard(at, false, reason, w.between(path.Dir(at))...)
 	if dir := gitDirOf(at); dir != "" && w.granted(dir) {
-		w.repository(dir, false)
+		w.repository(dir)
 	}
 }
+
+// maxGitFile is the size, in bytes, above which a .git file is none.
+const maxGitFile = 8 << 10
 
 // gitDirOf returns the real path of the directory that a .git file names
 // (gitrepository-layout(5)), or "".
 func gitDirOf(at string) string {
+	// Whoever may write there may put anything there: a fifo would be waited for.
+	o, err := survey.Stat(at)
+	if err != nil || o.Type != survey.File || o.Size > maxGitFile {
+		return ""
+	}
 	data, err := os.ReadFile(at)
-	if err != nil || len(data) > 8192 {
+	if err != nil {
 		return ""
 	}
 	dir, ok := strings.CutPrefix(strings.TrimRight(string(data), "\n"), "gitdir: ")
@@ -135,10 +149,10 @@ func gitDirOf(at string) string {
 }
 
 // repository guards a git directory with its submodules and worktrees.
-func (w *guarder) repository(git string, missing bool) {
+func (w *guarder) repository(git string) {
 	row := policy.GuardedDirs[0]
 	pins := w.between(git)
-	w.entries(git, row.Entries, row.Reason, missing, pins...)
+	w.entries(git, row.Entries, row.Reason, true, pins...)
 	w.modules(path.Join(git, "modules"), moduleLevels)
 	for _, d := range subdirs(path.Join(git, "worktrees")) {
 		w.entries(d, row.Entries, row.Reason, false, w.between(d)...)
@@ -152,7 +166,7 @@ func (w *guarder) modules(dir string, levels int) {
 	for _, d := range subdirs(dir) {
 		// Less than a whole repository is enough here: git makes one of it.
 		if has(d, "HEAD") || has(d, "config") || has(d, "hooks") {
-			w.repository(d, false)
+			w.repository(d)
 		} else {
 			w.modules(d, levels-1)
 		}
@@ -200,10 +214,15 @@ func (w *guarder) nested(dir string, levels int, left *int) {
 		return
 	}
 	for _, sub := range subdirs(dir) {
-		if name := path.Base(sub); name == "node_modules" || name == ".git" || *left <= 0 {
+		if name := path.Base(sub); name == "node_modules" || name == ".git" {
 			continue
 		}
-		*left--
+		if *left--; *left < 0 {
+			if *left == -1 {
+				w.req.Unsearched = append(w.req.Unsearched, dir)
+			}
+			return
+		}
 		w.project(sub, false)
 		w.nested(sub, levels-1, left)
 	}
@@ -213,10 +232,25 @@ func (w *guarder) nested(dir string, levels int, left *int) {
 func (g *gatherer) guardedLinks() error {
 	var wanted []survey.ID
 	of := map[survey.ID]policy.Guarded{}
-	for _, o := range g.req.Guarded {
-		if id := survey.ID(o.Object); o.Exists && !o.Dir && o.Nlink > 1 {
+	add := func(id survey.ID, o policy.Guarded) {
+		if _, ok := of[id]; !ok {
 			wanted = append(wanted, id)
 			of[id] = o
+		}
+	}
+	for _, o := range g.req.Guarded {
+		switch {
+		case !o.Exists || o.Link:
+		case o.Dir:
+			found, err := survey.Linked(o.Real)
+			if err != nil {
+				return err
+			}
+			for _, in := range found.Objects {
+				add(in.ID(), o)
+			}
+		case o.Nlink > 1:
+			add(survey.ID(o.Object), o)
 		}
 	}
 	if len(wanted) == 0 {
@@ -228,13 +262,26 @@ func (g *gatherer) guardedLinks() error {
 	}
 	for _, o := range found.Objects {
 		first, ok := of[o.ID()]
-		if !ok || slices.ContainsFunc(g.req.Guarded, func(have policy.Guarded) bool { return have.Real == o.Path }) {
+		if !ok || slices.ContainsFunc(g.req.Guarded, func(have policy.Guarded) bool { return policy.Under(o.Path, have.Real) }) {
 			continue
 		}
 		g.req.Guarded = append(g.req.Guarded, policy.Guarded{Place: place(o.Path), Name: policy.Object(o.ID()),
-			Reason: "a hard link of " + first.Path + ": " + first.Reason})
+			Reason: "a hard link of what is at " + first.Path + ": " + first.Reason})
 	}
 	return nil
+}
+
+// above returns the existing directories between a grant and a path in it, outermost
+// first.
+func (g *gatherer) above(at string) []string {
+	var out []string
+	for dir := path.Dir(at); g.granted(dir) && !slices.Contains(g.roots, dir); dir = path.Dir(dir) {
+		if o, err := survey.Stat(dir); err == nil && o.Type == survey.Dir {
+			out = append(out, dir)
+		}
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // inner lists the protected places of the table that lie inside grants.
@@ -248,11 +295,15 @@ func (g *gatherer) inner() error {
 			if err != nil {
 				continue
 			}
-			g.req.Inner = append(g.req.Inner, policy.Inner{Place: place(at), Name: policy.Object(name.ID()), Reason: row.Reason, Write: row.Write})
+			g.req.Inner = append(g.req.Inner, policy.Inner{Place: place(at), Name: policy.Object(name.ID()), Pins: g.above(at), Reason: row.Reason, Write: row.Write})
 		}
 	}
 	if g.req.BournDir != "" {
-		g.req.BournMade = place(g.req.BournDir).Exists
+		g.req.BournMade, g.req.BournPins = place(g.req.BournDir).Exists, g.above(g.req.BournDir)
+	}
+	if at := g.req.Program; at != "" && g.granted(at) {
+		p := place(at)
+		g.req.Inner = append(g.req.Inner, policy.Inner{Place: p, Name: p.Object, Pins: g.above(at), Reason: "it is the program that seals", Write: true})
 	}
 	return nil
 }
@@ -261,10 +312,16 @@ func (g *gatherer) inner() error {
 // none or a directory.
 func GitDir(dir string) string {
 	at := path.Join(dir, ".git")
-	if o, err := survey.Stat(at); err != nil || o.Type != survey.File {
+	git := gitDirOf(at)
+	// A worktree's git directory names it in turn; what does not is somebody's invention.
+	back := path.Join(git, "gitdir")
+	if o, err := survey.Stat(back); git == "" || err != nil || o.Type != survey.File || o.Size > maxGitFile {
 		return ""
 	}
-	return gitDirOf(at)
+	if data, err := os.ReadFile(back); err != nil || place(strings.TrimRight(string(data), "\n")).Real != place(at).Real {
+		return ""
+	}
+	return git
 }
 
 // MainGitDir returns the main repository's git directory for that of a linked worktree

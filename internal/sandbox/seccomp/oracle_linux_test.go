@@ -41,6 +41,10 @@ func oracle(c call, nested bool) string {
 		if a0&(always|unix.CLONE_NEWTIME) != 0 || !nested && a0&unlessNested != 0 {
 			return eperm
 		}
+	case unix.SYS_PRLIMIT64:
+		if a0 == 1 {
+			return eperm
+		}
 	case unix.SYS_IOCTL:
 		if a1 == 0x5412 || a1 == 0x541c || a1 == 0x5423 {
 			return eperm

@@ -216,7 +216,7 @@ var ordinary = []uint32{
 }
 
 // judged are calls that are judged by arguments other than a mode.
-var judged = []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE}
+var judged = []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_IOCTL, unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_PRLIMIT64}
 
 func TestPolicy(t *testing.T) {
 	for _, nested := range []bool{false, true} {

@@ -64,6 +64,7 @@ func targets(p *program, opt Options) []target {
 		byMode2:      p.then(opLoad, low(2), p.branch(opAnySet, setUserID, deny, allow)),
 		byOpen:       open(p, 1),
 		byOpenat:     open(p, 2),
+		byPid:        p.then(opLoad, low(0), p.branch(opEqual, 1, deny, allow)),
 	}
 	sorted := make([]target, 0, len(table)+len(archTable))
 	insert := func(e *entry) {
@@ -76,7 +77,7 @@ func targets(p *program, opt Options) []target {
 				return
 			}
 			to = p.ret(fail(e.errno))
-		case byIoctl, byCloneFlags, byUnshare, bySocket, byMode1, byMode2, byOpen, byOpenat:
+		case byIoctl, byCloneFlags, byUnshare, bySocket, byMode1, byMode2, byOpen, byOpenat, byPid:
 		}
 		sorted = append(sorted, target{})
 		i := len(sorted) - 1

@@ -18,6 +18,7 @@ const (
 	byMode2                   // by the mode, in argument 2
 	byOpen                    // by flags and mode, in arguments 1 and 2
 	byOpenat                  // by flags and mode, in arguments 2 and 3
+	byPid                     // by the process, in argument 0: not pid 1
 )
 
 // An entry is a system call that is not simply allowed.
@@ -62,6 +63,8 @@ var table = [...]entry{
 	{unix.SYS_OPENAT2, refused, unix.ENOSYS, "its mode is behind a pointer; most programs fall back to openat"},
 	{unix.SYS_MKNODAT, byMode2, 0, "makes set-user-ID programs"},
 	{unix.SYS_MKDIRAT, byMode2, 0, "asks for a set-user-ID bit, which Linux would drop"},
+
+	{unix.SYS_PRLIMIT64, byPid, 0, "pid 1 of a run has the same uid, and its limits are its means to keep masks in place"},
 
 	{unix.SYS_BPF, refused, unix.EPERM, "kernel attack surface"},
 	{unix.SYS_PERF_EVENT_OPEN, refused, unix.EPERM, "kernel attack surface, watches others"},
