@@ -161,10 +161,10 @@ func (p *Prepared) fromFlags() error {
 
 func (p *Prepared) denyFlag(text string) policy.Deny {
 	glob := profile.IsPattern(text)
-	if _, err := os.Lstat(p.absolute(text)); err == nil { // the name of something, whatever it looks like
-		return policy.Deny{Pattern: p.absolute(text), From: "flag"}
-	}
 	if !glob {
+		if _, err := os.Lstat(p.absolute(text)); err == nil { // the name of something, backslashes and all
+			return policy.Deny{Pattern: p.absolute(text), From: "flag"}
+		}
 		return policy.Deny{Pattern: p.absolute(profile.Unescape(text)), From: "flag"}
 	}
 	if !filepath.IsAbs(text) && !strings.HasPrefix(text, "~/") {
