@@ -207,23 +207,27 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 	if denied != denies {
 		count = fmt.Sprintf("%d of %d denied", denied, denies)
 	}
-	a.say("sealed by the kernel: %s, %s, no network", writable, count)
-	a.sayFirst("dropped: ", dropped)
-	a.sayFirst("not closed yet: deny ", open)
-	for _, hint := range p.Hints() {
-		a.say("%s", hint)
+	lines := []string{fmt.Sprintf("sealed by the kernel: %s, %s, no network", writable, count)}
+	lines = append(lines, first("not closed yet: deny ", open)...)
+	lines = append(lines, first("dropped: ", dropped)...)
+	lines = append(lines, p.Hints()...)
+	for _, line := range lines[:min(len(lines), maxLines)] {
+		a.say("%s", line)
 	}
 }
 
-// sayFirst says the first of what is listed, and how many more there are.
-func (a *app) sayFirst(prefix string, list []string) {
+// maxLines is how much a run says before its command starts.
+const maxLines = 3
+
+// first returns a line with the first of what is listed, and how many more there are.
+func first(prefix string, list []string) []string {
 	switch len(list) {
 	case 0:
+		return nil
 	case 1:
-		a.say("%s%s", prefix, list[0])
-	default:
-		a.say("%s%s, and %d more (bourn plan shows all)", prefix, list[0], len(list)-1)
+		return []string{prefix + list[0]}
 	}
+	return []string{fmt.Sprintf("%s%s, and %d more (bourn plan shows all)", prefix, list[0], len(list)-1)}
 }
 
 // A reportPlace is where the report goes: a file that replaces what stands there, since a
