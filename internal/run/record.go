@@ -31,6 +31,7 @@ type Record struct {
 	Pid           int             `json:"pid"`        // pid 1 of the sealed run, as seen outside
 	StartTime     uint64          `json:"start_time"` // its start, in clock ticks since boot (proc_pid_stat(5))
 	BootID        string          `json:"boot_id"`
+	Writes        []string        `json:"writes"` // what it could write, before the items so that it is read quickly
 	Generation    string          `json:"generation"`
 	ProfileDigest string          `json:"profile_digest"`
 	Sandbox       policy.Sandbox  `json:"sandbox"`
@@ -126,8 +127,8 @@ func (h *Home) recordNames(name bourn.AgentName) ([]string, error) {
 	return names, nil
 }
 
-// readHead reads what says whether a record's run lives, which stands before its items:
-// a record can be large, and one is looked at in each start.
+// readHead reads what says whether a record's run lives and what it could write, which
+// stands before its items: a record can be large, and some are looked at in each start.
 func readHead(path string) (Record, error) {
 	var r Record
 	f, err := os.Open(path)
@@ -151,7 +152,9 @@ func readHead(path string) (Record, error) {
 		case "start_time":
 			target = &r.StartTime
 		case "boot_id":
-			return r, dec.Decode(&r.BootID)
+			target = &r.BootID
+		case "writes":
+			return r, dec.Decode(&r.Writes)
 		}
 		if err := dec.Decode(target); err != nil {
 			return r, err

@@ -317,21 +317,10 @@ func (h *Home) liveWrites() ([]string, error) {
 			return nil, err
 		}
 		for _, r := range live {
-			out = append(out, r.writes()...)
+			out = append(out, r.Writes...)
 		}
 	}
 	return out, nil
-}
-
-// writes returns what a run can write.
-func (r Record) writes() []string {
-	var out []string
-	for _, it := range r.Items {
-		if it.Kind == policy.KindWrite && it.Fate == policy.Enforced {
-			out = append(out, it.Target)
-		}
-	}
-	return out
 }
 
 // writtenLately returns what the runs without an agent could write, as far as their
@@ -340,11 +329,11 @@ func (h *Home) writtenLately() []string {
 	var out []string
 	names, _ := h.recordNames("")
 	for _, name := range names {
-		r, err := readRecord(filepath.Join(h.runsDir(""), name))
+		r, err := readHead(filepath.Join(h.runsDir(""), name))
 		if err != nil {
 			continue
 		}
-		out = append(out, r.writes()...)
+		out = append(out, r.Writes...)
 	}
 	return out
 }

@@ -134,6 +134,12 @@ func (r *runner) prepare(pid int) ([]byte, error) {
 	}
 	rep := r.report()
 	rec.Generation, rec.ProfileDigest, rec.Sandbox, rec.Items = rep.Generation, r.Digest, rep.Sandbox, rep.Items
+	rec.Writes = []string{}
+	for _, it := range rep.Items {
+		if it.Kind == policy.KindWrite && it.Fate == policy.Enforced {
+			rec.Writes = append(rec.Writes, it.Target)
+		}
+	}
 	if r.record, err = r.home.draft(rec); err != nil {
 		return nil, err
 	}

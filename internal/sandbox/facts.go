@@ -59,10 +59,11 @@ func Gather(req *policy.Request, opt Options) error {
 }
 
 type gatherer struct {
-	req   *policy.Request
-	opt   Options
-	roots []string        // what grants show, outermost first
-	index map[string]bool // the real paths of what is known to be denied
+	req    *policy.Request
+	opt    Options
+	roots  []string        // what grants show, outermost first
+	writes []string        // the write grants of every agent, once asked for
+	index  map[string]bool // the real paths of what is known to be denied
 }
 
 // place says what the host knows of p, following symlinks.
@@ -228,18 +229,20 @@ func (g *gatherer) foul(links []policy.Link) string {
 	if len(links) == 0 {
 		return ""
 	}
-	var writes []string
-	for _, gr := range g.req.Grants {
-		if gr.Kind == policy.KindWrite {
-			writes = append(writes, gr.Path)
+	if g.writes == nil {
+		for _, gr := range g.req.Grants {
+			if gr.Kind == policy.KindWrite {
+				g.writes = append(g.writes, gr.Path)
+			}
 		}
-	}
-	if g.opt.OtherWrites != nil {
-		writes = append(writes, g.opt.OtherWrites()...)
+		if g.opt.OtherWrites != nil {
+			g.writes = append(g.writes, g.opt.OtherWrites()...)
+		}
+		g.writes = append(g.writes, "") // asked for once
 	}
 	for _, l := range links {
-		for _, w := range writes {
-			if l.At != w && policy.Under(l.At, w) {
+		for _, w := range g.writes {
+			if w != "" && l.At != w && policy.Under(l.At, w) {
 				return l.At
 			}
 		}
