@@ -184,8 +184,13 @@ func linked(dir string) []string {
 	}
 	var out []string
 	for _, e := range entries {
-		if e.Type()&os.ModeSymlink != 0 {
-			out = append(out, filepath.Join(dir, e.Name()))
+		if e.Type()&os.ModeSymlink == 0 {
+			continue
+		}
+		at := filepath.Join(dir, e.Name())
+		// One to a neighbour, as of rustup's proxies, leads nowhere new.
+		if target, err := os.Readlink(at); err == nil && strings.Contains(target, "/") {
+			out = append(out, at)
 		}
 	}
 	return out
