@@ -203,6 +203,12 @@ func (c *compiler) guards() {
 			continue
 		}
 		c.plan.Items[item].Caveat = "read-only: " + g.Reason
+		if g.Dir {
+			c.plan.Items[item].Caveat += "; a fifo in it can be written"
+		}
+		if g.Hidden {
+			c.plan.Items[item].Caveat += "; hard links of it in directories that cannot be searched are not guarded"
+		}
 		if g.Path != g.Real {
 			c.plan.Items[item].Caveat += "; " + g.Path + " is a symlink to it and can be replaced, which is reported"
 		}

@@ -120,6 +120,7 @@ const (
 type Guarded struct {
 	Place
 	Name   Object   // what stands at the path itself, be it a symlink
+	Hidden bool     // it may have other names in directories that cannot be searched
 	Link   bool     // only the name is looked after: it is a symlink to a config directory
 	Pins   []string // the directories that must keep their names with it, outermost first
 	Reason string

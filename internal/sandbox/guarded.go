@@ -260,6 +260,12 @@ func (g *gatherer) guardedLinks() error {
 	if err != nil {
 		return err
 	}
+	if !found.Complete() {
+		for i := range g.req.Guarded {
+			_, linked := of[survey.ID(g.req.Guarded[i].Object)]
+			g.req.Guarded[i].Hidden = linked || g.req.Guarded[i].Dir
+		}
+	}
 	for _, o := range found.Objects {
 		first, ok := of[o.ID()]
 		if !ok || slices.ContainsFunc(g.req.Guarded, func(have policy.Guarded) bool { return policy.Under(o.Path, have.Real) }) {

@@ -141,7 +141,7 @@ func (o *oracle) destructive(targets []string, free string) (ops []op) {
 			ops = append(ops, op{Op: what, Path: at, Arg: fresh, destroys: true})
 		}
 	}
-	for _, at := range o.guarded { // a name that runs code on the host must stay what it is
+	for _, at := range slices.Concat(o.guarded, o.special) { // a name that runs code on the host must stay what it is
 		for above := path.Dir(at); above != o.base; above = path.Dir(above) {
 			if beside := path.Dir(above) + "/zzt"; o.pins[above] && !o.later(beside) {
 				ops = append(ops, op{Op: "retake", Path: at, Arg: beside, Args: []string{above}, destroys: true})
@@ -313,14 +313,16 @@ func (c *comparer) succeeded(op op, target, spelled string) {
 	case c.granted(target) && !c.canWrite(target) && op.Op == "write" && c.kind(target) == "fifo":
 		// A read-only mount does not stop a fifo, and Landlock cannot take away below what
 		// it gives above: in a grant to read, below a place of the run's own.
-		if underAny(target, c.writes) || !c.private(target) {
+		// Nor does one on a guarded directory, whose item says so.
+		if !underAny(target, c.guarded) && (underAny(target, c.writes) || !c.private(target)) {
 			c.v.add("read-only fifo but write", "%s succeeds", spelled)
 		}
 	case c.pins[target] && slices.Contains([]string{"rename", "rmdir", "replace", "exchange"}, op.Op):
 		c.v.add("pinned but "+op.Op, "%s succeeds", spelled)
 	case c.granted(target) && !c.canWrite(target) && slices.Contains(writing, op.Op):
 		c.v.add("read-only but "+op.Op, "%s succeeds", spelled)
-	case (op.Op == "write" || op.Op == "trunc") && c.guardedByName(c.object(target)):
+	case (op.Op == "write" || op.Op == "trunc") && c.guardedByName(c.object(target)) && !underAny(target, c.meant) &&
+		!c.hiddenIn(target, append(c.paths(), c.base)): // where nobody can search, the item says that links are not guarded
 		c.v.add("guarded but written by another name", "%s succeeds", spelled)
 	case op.Op == "exec" && c.granted(target) && !c.canExec(target):
 		c.v.add("noexec but exec", "%s succeeds", spelled)
@@ -387,7 +389,7 @@ func (c *comparer) report(items []policy.Item) {
 		}
 	}
 	c.equal("read", c.reads, reads)
-	c.equal("write", c.writes, writes)
+	c.equal("write", slices.DeleteFunc(slices.Clone(c.writes), func(w string) bool { return slices.Contains(c.dropped, w) }), writes)
 	for _, text := range c.through {
 		if !slices.ContainsFunc(items, func(it policy.Item) bool {
 			return it.Kind == policy.KindDeny && it.Fate == policy.Dropped && strings.HasSuffix(it.Target, "/"+text) && strings.Contains(it.Reason, " leads to was not searched")
@@ -411,6 +413,13 @@ func (c *comparer) listed(items []policy.Item) {
 			c.v.add("protection not listed", "nothing in the report makes %s read-only", c.relative(at))
 		}
 	}
+	for _, at := range c.special {
+		if !slices.ContainsFunc(items, func(it policy.Item) bool {
+			return it.Kind == policy.KindProtect && it.Fate == policy.Enforced && it.Target == at && strings.HasPrefix(it.Caveat, "closed: ")
+		}) {
+			c.v.add("protection not listed", "nothing in the report closes %s", c.relative(at))
+		}
+	}
 	for _, at := range c.paths() {
 		// /proc/net/unix has a line for each socket: a path with a newline is not listed.
 		if c.kind(at) == "sock" && !strings.Contains(at, "\n") && c.canRead(at) && !has(policy.KindUnix, at) {
@@ -421,7 +430,7 @@ func (c *comparer) listed(items []policy.Item) {
 
 // denied wants an enforced item, or a dropped one with a reason, for every deny.
 func (c *comparer) denied(items []policy.Item) {
-	for _, at := range c.closed {
+	for _, at := range slices.Concat(c.closed, c.special) {
 		ok := slices.ContainsFunc(items, func(it policy.Item) bool {
 			if it.Kind != policy.KindDeny && it.Kind != policy.KindProtect || it.Fate != policy.Enforced {
 				return false

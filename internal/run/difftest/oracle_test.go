@@ -23,6 +23,9 @@ type oracle struct {
 	closed                []string // real places that must be closed, with what is below
 	objects               map[string]bool
 	guarded               []string
+	special               []string        // guarded fifos and sockets: a read-only mount stops no writer there, so they are closed
+	meant                 []string        // grants to write of directories that a link makes guarded: they stay writable
+	dropped               []string        // grants to write that are guarded themselves: shown, and read-only
 	pins                  map[string]bool // directories that may keep their names; true: they must
 	denies                []string        // patterns, absolute, of every glob deny
 	through               []string        // texts of patterns that lead through a link when taken at their word
@@ -34,6 +37,7 @@ type oracle struct {
 type learnt struct {
 	blind  []string // directories that an ordinary user cannot search for what is denied, closed whole
 	unread []string // denied directories that cannot be read: hard links of their files elsewhere are not known
+	hiding []string // directories in which a pattern's matches cannot be found: nor can their hard links elsewhere
 }
 
 func newOracle(t *trial, w *world, l learnt) *oracle {
@@ -56,6 +60,7 @@ func (o *oracle) place(p string) string {
 }
 
 func (o *oracle) deny() {
+	unfound := map[string]bool{}                  // closed as a match in a directory that hides it, by no name of its own
 	o.closed = append(o.closed, o.abs(o.t.Bourn)) // other agents' authority
 	shown := o.asked()
 	for _, d := range o.t.Deny {
@@ -72,7 +77,8 @@ func (o *oracle) deny() {
 		case real == "":
 		case real == word:
 			o.closed = append(o.closed, word)
-		case !matchGlob(pattern, real): // through a link, and a pattern follows none: the report must say so
+		case !matchGlob(pattern, real) && slices.ContainsFunc(shown, func(g string) bool { return under(real, g) || under(g, real) }):
+			// Through a link to what is shown, and a pattern follows none: the report must say so.
 			o.through = append(o.through, d.Text)
 		}
 		var matched []string
@@ -86,7 +92,9 @@ func (o *oracle) deny() {
 				if o.kind(at) == "dir" {
 					matched = append(matched, at)
 				}
+				unfound[at] = !slices.Contains(o.closed, at)
 				switch real := o.place(at); {
+				case o.kind(at) == "link" && o.hiddenIn(at, o.hiding): // nobody sees that it leads elsewhere
 				case real != "":
 					o.closed = append(o.closed, real)
 				case o.kind(at) != "link": // where it cannot be searched for, the directory is closed
@@ -97,7 +105,7 @@ func (o *oracle) deny() {
 	}
 	for _, at := range o.paths() {
 		for _, c := range o.closed {
-			if under(at, c) && o.kind(at) != "dir" && !(o.hidden(at, c) && slices.Contains(o.unread, c)) {
+			if under(at, c) && o.kind(at) != "dir" && !(o.hidden(at, c) && slices.Contains(o.unread, c)) && !(unfound[c] && o.hiddenIn(at, o.hiding)) {
 				o.objects[o.object(at)] = true
 			}
 		}
@@ -124,17 +132,22 @@ func (o *oracle) hidden(at, top string) bool {
 	return false
 }
 
+// hiddenIn reports whether a place is hidden in one of these directories.
+func (o *oracle) hiddenIn(at string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool { return under(at, d) && o.hidden(at, d) })
+}
+
 // cautious is an oracle that counts on no name of an object but those that whoever plans
 // can find. It says where something that destroys may be tried.
 func (o *oracle) cautious() *oracle {
 	l := o.learnt
-	l.unread = slices.Clone(o.closed)
+	l.unread, l.hiding = slices.Clone(o.closed), append(o.paths(), o.base)
 	return newOracle(o.t, o.world, l)
 }
 
 // Caveats of deny items that relax what the oracle wants.
 const (
-	caveatBlind, caveatBlindEnd = "it cannot be searched for what ", " denies, so all of it is closed"
+	caveatBlind, caveatBlindEnd = "it cannot be searched for what ", " denies, so all of it is closed; hard links of its files elsewhere are not known"
 	caveatUnread                = "it cannot be read, so hard links of its files elsewhere are not known"
 )
 
@@ -150,7 +163,7 @@ func (o *oracle) learn(items []policy.Item) *oracle {
 		case it.Caveat == caveatUnread:
 			l.unread = append(l.unread, r.real)
 		case strings.HasPrefix(it.Caveat, caveatBlind) && strings.HasSuffix(it.Caveat, caveatBlindEnd) && o.mayBeBlind(r.real):
-			l.blind = append(l.blind, r.real)
+			l.blind, l.hiding = append(l.blind, r.real), append(l.hiding, r.real)
 		}
 	}
 	if len(l.blind)+len(l.unread) == 0 {
@@ -252,10 +265,11 @@ func (o *oracle) foul(r way) bool {
 }
 
 func (o *oracle) grant() {
-	list := func(grants []string, write bool) (out []string) {
+	list := func(grants []string, more bool) (out []string) { // more than to read
+
 		for _, g := range grants {
 			r := o.resolve(o.abs(g), true)
-			never := under(o.abs("home"), r.real) || under(r.real, o.abs(o.t.Bourn)) || write && runsOnHost(r.real)
+			never := under(o.abs("home"), r.real) || under(r.real, o.abs(o.t.Bourn)) || more && runsOnHost(r.real)
 			if r.foreign || r.exists && never {
 				o.refused = o.refused || !o.t.Agent
 				continue
@@ -271,7 +285,7 @@ func (o *oracle) grant() {
 		return out
 	}
 	o.reads, o.writes = list(o.t.Read, false), list(o.t.writes(), true)
-	for _, s := range list(o.t.Spawn, false) {
+	for _, s := range list(o.t.Spawn, true) {
 		if o.kind(s) == "dir" && o.granted(s) && o.t.Exec != "none" {
 			o.spawns = append(o.spawns, s)
 		}
@@ -308,6 +322,7 @@ func runsOnHost(at string) bool {
 // directories. Nested .envrc and .mcp.json have no such directories.
 func (o *oracle) guard() {
 	g := guards{oracle: o}
+	g.ownPins()
 	for _, root := range o.writes {
 		if o.kind(root) != "dir" {
 			continue
@@ -326,18 +341,23 @@ func (o *oracle) guard() {
 			}
 		}
 	}
-	// The other names of guarded files, where they can be found.
+	// The other names of guarded files, where they can be found. In a guarded directory they
+	// are what it is, with no item of their own.
 	for _, at := range o.paths() {
-		if !slices.Contains(g.files, o.object(at)) || o.kind(at) != "file" {
+		if !slices.Contains(g.files, o.object(at)) || o.kind(at) != "file" || underAny(at, g.dirs) {
 			continue
 		}
 		for _, root := range o.writes {
 			if under(at, root) && !o.hidden(at, root) {
 				o.guarded = append(o.guarded, at)
+				if slices.Contains(o.tops(), at) { // granted by itself: such a grant has no effect
+					o.dropped = append(o.dropped, at)
+				}
 			}
 		}
 	}
 	o.guarded = slices.DeleteFunc(o.guarded, o.isClosed)
+	o.special = g.special
 	sort.Strings(o.guarded)
 	o.guarded = slices.Compact(o.guarded)
 }
@@ -359,7 +379,33 @@ func (o *oracle) reachable(at string) bool { return o.place(at) == at }
 
 type guards struct {
 	*oracle
-	files []string // objects
+	files   []string // objects
+	dirs    []string // real, those included that stay writable since they are granted themselves
+	special []string
+}
+
+// tops lists the grants to write that no other grant to write covers.
+func (o *oracle) tops() (out []string) {
+	for _, w := range o.writes {
+		if !slices.ContainsFunc(o.writes, func(v string) bool { return v != w && under(w, v) }) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// ownPins keeps the names of the directories between a grant and Bourn's own in it: moved
+// with one of them, it would be under a name that is not closed.
+func (g *guards) ownPins() {
+	own := g.abs(g.t.Bourn)
+	if underAny(own, g.closed[1:]) || underAny(own, g.blind) { // closed by a deny, which remembers
+		return
+	}
+	for dir := path.Dir(own); g.granted(dir); dir = path.Dir(dir) {
+		if g.granted(path.Dir(dir)) && !g.isClosed(dir) { // else the top of a grant keeps its name anyway
+			g.pins[dir] = true
+		}
+	}
 }
 
 // add guards what stands at a path, found from a grant. Names are kept of the directories
@@ -374,14 +420,32 @@ func (g *guards) add(root, at, pinned string, linked bool) {
 	if g.kind(r.real) != "dir" {
 		g.files = append(g.files, g.object(r.real))
 	}
+	if g.kind(r.real) == "dir" {
+		g.dirs = append(g.dirs, r.real)
+	}
+	for _, in := range g.paths() { // a guarded directory guards all its files, by their other names too
+		if g.kind(r.real) == "dir" && in != r.real && under(in, r.real) && g.kind(in) == "file" && !g.hidden(in, r.real) {
+			g.files = append(g.files, g.object(in))
+		}
+	}
 	if !underAny(r.real, g.writes) || g.isClosed(r.real) {
 		return
 	}
-	// What is granted by its own name was meant, whatever link leads to it.
-	if linked && slices.ContainsFunc(g.writes, func(w string) bool { return under(w, r.real) }) {
-		return
+	// A directory that is granted by its own name was meant, whatever link leads to it; for
+	// a file, the grant to write has no effect.
+	if slices.Contains(g.tops(), r.real) {
+		if g.kind(r.real) == "dir" {
+			g.meant = append(g.meant, r.real)
+			return
+		}
+		g.dropped = append(g.dropped, r.real)
 	}
-	g.guarded = append(g.guarded, r.real)
+	switch g.kind(r.real) {
+	case "fifo", "sock":
+		g.special = append(g.special, r.real)
+	default:
+		g.guarded = append(g.guarded, r.real)
+	}
 	if pinned == "" {
 		return
 	}
@@ -441,7 +505,7 @@ func (g *guards) modules(root, dir string, linked bool, levels int) {
 }
 
 func (o *oracle) isClosed(real string) bool {
-	return underAny(real, o.closed) || underAny(real, o.blind) || o.objects[o.object(real)]
+	return underAny(real, o.closed) || underAny(real, o.blind) || slices.Contains(o.special, real) || o.objects[o.object(real)]
 }
 func (o *oracle) granted(real string) bool {
 	return underAny(real, o.reads) || underAny(real, o.writes)
@@ -509,7 +573,7 @@ func (o *oracle) mounts() []string {
 	if o.t.Exec != "any" {
 		shown = append(shown, o.spawns...)
 	}
-	shown = slices.Concat(shown, o.guarded, o.closed, o.blind)
+	shown = slices.Concat(shown, o.guarded, o.special, o.closed, o.blind)
 	for dir := range o.pins {
 		shown = append(shown, dir)
 	}

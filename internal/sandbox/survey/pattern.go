@@ -64,14 +64,39 @@ func (p Pattern) Match(path string) bool {
 // Base is the directory above the first component that is not literal: every match lies at or below it. Expand does not follow links,
 // so a caller resolves Base and, where it leads elsewhere, expands the rebased pattern.
 func (p Pattern) Base() string {
-	base, _ := doublestar.SplitPattern(p.text)
+	base, _ := p.split()
 	return base
+}
+
+// split separates Base, its escapes taken out, from the rest. doublestar.SplitPattern takes
+// an escaped comma for the beginning of the rest.
+func (p Pattern) split() (base, rest string) {
+	slash := 0
+	var literal, upToSlash []byte
+	for i := 0; i < len(p.text); i++ {
+		c := p.text[i]
+		if strings.IndexByte("*?[{", c) >= 0 {
+			break
+		}
+		if c == '/' {
+			slash, upToSlash = i, append([]byte(nil), literal...)
+		}
+		if c == '\\' && i+1 < len(p.text) {
+			i++
+			c = p.text[i]
+		}
+		literal = append(literal, c)
+	}
+	if len(upToSlash) == 0 {
+		return "/", p.text[slash+1:]
+	}
+	return string(upToSlash), p.text[slash+1:]
 }
 
 // Rebase returns p with dir, an absolute clean path, in the place of Base.
 func (p Pattern) Rebase(dir string) (Pattern, error) {
-	_, glob := doublestar.SplitPattern(p.text)
-	return ParsePattern(join(Escape(dir), glob))
+	_, rest := p.split()
+	return ParsePattern(join(Escape(dir), rest))
 }
 
 // Escape returns the pattern text that matches path and nothing else (but doublestar takes all bytes that are not UTF-8 for equal).
