@@ -105,7 +105,7 @@ func (p *Prepared) fromProfile() error {
 		p.grant(policy.KindSpawnDir, p.home.expand(g.Text), "profile", false)
 	}
 	for _, d := range prof.Filesystem.Deny {
-		r.Denies = append(r.Denies, p.home.deny(d))
+		p.deny(p.home.deny(d))
 	}
 	r.Exec = policy.ExecMode(prof.Processes.Mode)
 	r.Limits = policy.Limits(prof.Limits)
@@ -144,7 +144,7 @@ func (p *Prepared) fromFlags() error {
 		p.Request.Exec = policy.ExecAllowlist
 	}
 	for _, d := range o.Deny {
-		p.Request.Denies = append(p.Request.Denies, p.denyFlag(d))
+		p.deny(p.denyFlag(d))
 	}
 	for _, name := range o.Env {
 		p.pass(name, "flag")
@@ -157,6 +157,13 @@ func (p *Prepared) fromFlags() error {
 		p.grant(policy.KindWrite, o.Cwd, "default", true)
 	}
 	return nil
+}
+
+// deny adds a deny, once.
+func (p *Prepared) deny(d policy.Deny) {
+	if !slices.ContainsFunc(p.Request.Denies, func(o policy.Deny) bool { return o.Pattern == d.Pattern && o.Glob == d.Glob }) {
+		p.Request.Denies = append(p.Request.Denies, d)
+	}
 }
 
 func (p *Prepared) denyFlag(text string) policy.Deny {

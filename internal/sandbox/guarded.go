@@ -238,7 +238,7 @@ func (g *gatherer) guardedLinks() error {
 			of[id] = o
 		}
 	}
-	for _, o := range g.req.Guarded {
+	for i, o := range g.req.Guarded {
 		switch {
 		case !o.Exists || o.Link:
 		case o.Dir:
@@ -246,6 +246,7 @@ func (g *gatherer) guardedLinks() error {
 			if err != nil {
 				return err
 			}
+			g.req.Guarded[i].Hidden = !found.Complete()
 			for _, in := range found.Objects {
 				add(in.ID(), o)
 			}
@@ -263,7 +264,7 @@ func (g *gatherer) guardedLinks() error {
 	if !found.Complete() {
 		for i := range g.req.Guarded {
 			_, linked := of[survey.ID(g.req.Guarded[i].Object)]
-			g.req.Guarded[i].Hidden = linked || g.req.Guarded[i].Dir
+			g.req.Guarded[i].Hidden = g.req.Guarded[i].Hidden || linked || g.req.Guarded[i].Dir
 		}
 	}
 	for _, o := range found.Objects {

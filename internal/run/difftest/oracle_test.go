@@ -132,6 +132,20 @@ func (o *oracle) hidden(at, top string) bool {
 	return false
 }
 
+// lists reports whether a directory known by name can be listed: it must be readable, and
+// those above it, up to top, passable.
+func (o *oracle) lists(at, top string) bool {
+	if o.root {
+		return true
+	}
+	for dir := path.Dir(at); under(dir, top); dir = path.Dir(dir) {
+		if o.mode(dir)&0o100 == 0 {
+			return false
+		}
+	}
+	return o.mode(at)&0o500 == 0o500
+}
+
 // hiddenIn reports whether a place is hidden in one of these directories.
 func (o *oracle) hiddenIn(at string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(d string) bool { return under(at, d) && o.hidden(at, d) })
@@ -482,10 +496,10 @@ func (g *guards) repository(root, git string, linked bool) {
 	for _, e := range gitEntries {
 		g.add(root, git+"/"+e, root, linked)
 	}
-	if modules := git + "/modules"; g.kind(modules) == "dir" && !g.hidden(modules+"/x", git) {
+	if modules := git + "/modules"; g.kind(modules) == "dir" && g.lists(modules, git) {
 		g.modules(root, modules, linked, 8)
 	}
-	if trees := git + "/worktrees"; g.kind(trees) == "dir" && !g.hidden(trees+"/x", git) {
+	if trees := git + "/worktrees"; g.kind(trees) == "dir" && g.lists(trees, git) {
 		for _, d := range g.below(trees) {
 			for _, e := range gitEntries {
 				g.add(root, d+"/"+e, root, linked)
@@ -521,7 +535,7 @@ func (o *oracle) canExec(real string) bool {
 
 // guardedByName reports whether some name of an object is read-only.
 func (o *oracle) guardedByName(object string) bool {
-	return slices.ContainsFunc(o.paths(), func(at string) bool { return o.object(at) == object && underAny(at, o.guarded) })
+	return slices.ContainsFunc(o.paths(), func(at string) bool { return o.object(at) == object && underAny(at, o.guarded) && !o.hiddenIn(at, o.guarded) })
 }
 
 // readableByName reports whether an object may be read by some name of it.
