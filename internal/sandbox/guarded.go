@@ -269,7 +269,7 @@ func (g *gatherer) guardedLinks() error {
 	}
 	for _, o := range found.Objects {
 		first, ok := of[o.ID()]
-		if !ok || slices.ContainsFunc(g.req.Guarded, func(have policy.Guarded) bool { return policy.Under(o.Path, have.Real) }) {
+		if !ok || slices.ContainsFunc(g.req.Guarded, func(have policy.Guarded) bool { return !have.Link && policy.Under(o.Path, have.Real) }) {
 			continue
 		}
 		g.req.Guarded = append(g.req.Guarded, policy.Guarded{Place: place(o.Path), Name: policy.Object(o.ID()),

@@ -535,7 +535,9 @@ func (o *oracle) canExec(real string) bool {
 
 // guardedByName reports whether some name of an object is read-only.
 func (o *oracle) guardedByName(object string) bool {
-	return slices.ContainsFunc(o.paths(), func(at string) bool { return o.object(at) == object && underAny(at, o.guarded) && !o.hiddenIn(at, o.guarded) })
+	return slices.ContainsFunc(o.paths(), func(at string) bool {
+		return o.object(at) == object && underAny(at, o.guarded) && !o.hiddenIn(at, o.guarded)
+	})
 }
 
 // readableByName reports whether an object may be read by some name of it.
