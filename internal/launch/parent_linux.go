@@ -32,10 +32,11 @@ type parent struct {
 	master  *os.File
 	serving sync.WaitGroup
 
-	signals  chan os.Signal
-	messages chan received
-	report   []byte
-	result   Result
+	signals   chan os.Signal
+	messages  chan received
+	report    []byte
+	reportErr error
+	result    Result
 }
 
 type received struct {
@@ -190,11 +191,10 @@ func (p *parent) converse() error {
 	if err != nil {
 		return p.broken(err)
 	}
-	// While the child builds.
+	// While the child builds. An error waits: if the child has ended meanwhile, what it said
+	// is the reason.
 	if p.config.Report != nil {
-		if p.report, err = p.config.Report(p.child.pid); err != nil {
-			return err
-		}
+		p.report, p.reportErr = p.config.Report(p.child.pid)
 	}
 	for {
 		var r received
@@ -327,6 +327,9 @@ func (p *parent) hear(r received) (done bool, err error) {
 
 // ready takes the gate's listener and the terminal, and hands over the report.
 func (p *parent) ready(fds []int) error {
+	if p.reportErr != nil {
+		return p.reportErr
+	}
 	want := 1
 	if p.outer.any() {
 		want = 2
