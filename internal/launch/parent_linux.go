@@ -328,6 +328,9 @@ func (p *parent) hear(r received) (done bool, err error) {
 // ready takes the gate's listener and the terminal, and hands over the report.
 func (p *parent) ready(fds []int) error {
 	if p.reportErr != nil {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
 		return p.reportErr
 	}
 	want := 1
