@@ -126,7 +126,7 @@ func TestCompatSignals(t *testing.T) {
 			t.Run(name+" trapped", func(t *testing.T) {
 				t.Parallel()
 				u := runtest.NewUser(t, u.UID)
-				l := startBourn(t, u, "run", "-q", "--", "bash", "-c", `trap 'echo trapped; exit 7' `+name+`; echo ready; while :; do read -r x; done`)
+				l := startBourn(t, u, "run", "-q", "--", "bash", "-c", `trap 'echo trapped; exit 7' `+name+`; echo ready; while :; do read -r -t 0.05 x; done`)
 				l.wait("ready")
 				must(t, l.cmd.Process.Signal(sig))
 				l.wait("trapped")
