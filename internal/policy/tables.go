@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -112,6 +113,11 @@ func under(p, dir string) bool {
 		return strings.HasPrefix(p, "/")
 	}
 	return p == dir || len(p) > len(dir) && p[len(dir)] == '/' && p[:len(dir)] == dir
+}
+
+// InSystem reports whether the clean absolute path p lies in a system path.
+func InSystem(p string) bool {
+	return slices.ContainsFunc(SystemPaths, func(s string) bool { return under(p, s) })
 }
 
 // Under reports whether the clean absolute path p is dir or lies below it.

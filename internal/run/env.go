@@ -133,13 +133,13 @@ func (h *Home) toolchains() []string {
 			continue
 		}
 		for _, part := range row.parts {
-			if at := filepath.Join(root, part); policy.Broad(at, []string{h.Person}) == "" && !inSystem(at) {
+			if at := filepath.Join(root, part); policy.Broad(at, []string{h.Person}) == "" && !policy.InSystem(filepath.Clean(at)) {
 				add(at)
 			}
 		}
 	}
 	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) || policy.Broad(filepath.Clean(dir), nil) != "" || inSystem(dir) {
+		if !filepath.IsAbs(dir) || policy.Broad(filepath.Clean(dir), nil) != "" || policy.InSystem(filepath.Clean(dir)) {
 			continue
 		}
 		dir = filepath.Clean(dir)
@@ -207,7 +207,7 @@ func (h *Home) programs(command []string, cwd string) []string {
 	}
 	path, _ := h.lookup("PATH")
 	for _, dir := range filepath.SplitList(path) {
-		if filepath.IsAbs(dir) && !inSystem(dir) {
+		if filepath.IsAbs(dir) && !policy.InSystem(filepath.Clean(dir)) {
 			out = append(out, linked(filepath.Clean(dir))...)
 		}
 	}
@@ -230,10 +230,6 @@ func (h *Home) find(name, cwd string) string {
 		}
 	}
 	return ""
-}
-
-func inSystem(p string) bool {
-	return slices.ContainsFunc(policy.SystemPaths, func(s string) bool { return policy.Under(filepath.Clean(p), s) })
 }
 
 // gitPassed are the settings of the person's git config that are shown inside: what

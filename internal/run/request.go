@@ -37,8 +37,7 @@ type Prepared struct {
 	Profile *profile.Profile // nil without an agent
 	Digest  string           // of the profile's bytes, SHA-256 in hex
 
-	home       *Home
-	remembered []sandbox.Remembered
+	home *Home
 }
 
 // Prepare reads the profile, asks the host and compiles the plan. Nothing is changed on
@@ -59,12 +58,12 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	if err := p.fromFlags(); err != nil {
 		return nil, err
 	}
-	var err error
-	if p.remembered, err = h.remembered(o.Agent, p.Request.Denies); err != nil {
+	remembered, err := h.remembered(o.Agent, p.Request.Denies)
+	if err != nil {
 		return nil, err
 	}
 	err = sandbox.Gather(p.Request, sandbox.Options{
-		Toolchains: h.toolchains(), Programs: h.programs(p.Request.Command, o.Cwd), LiveWrites: h.liveWrites, OtherWrites: h.otherWrites(o.Agent), Remembered: p.remembered})
+		Toolchains: h.toolchains(), Programs: h.programs(p.Request.Command, o.Cwd), LiveWrites: h.liveWrites, OtherWrites: h.otherWrites(o.Agent), Remembered: remembered})
 	if err != nil {
 		return nil, err
 	}

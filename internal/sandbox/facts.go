@@ -150,7 +150,7 @@ var packageMarks = []string{"package.json", "pyvenv.cfg"}
 // for directories of PATH, a symlink in a write grant gains nothing.
 func (g *gatherer) program(p string) {
 	file := place(p)
-	if !g.showable(file) || file.Dir || file.Special || inSystem(file.Real) {
+	if !g.showable(file) || file.Dir || file.Special || policy.InSystem(file.Real) {
 		return
 	}
 	if o, err := survey.Stat(file.Real); err != nil || o.Mode&0o111 == 0 {
@@ -176,10 +176,6 @@ func (g *gatherer) program(p string) {
 // showable reports whether a place that nobody granted may be shown for a toolchain.
 func (g *gatherer) showable(p policy.Place) bool {
 	return p.Exists && p.Err == "" && g.foul(p.Links) == "" && g.req.Refusal(policy.KindRead, p.Real) == ""
-}
-
-func inSystem(p string) bool {
-	return slices.ContainsFunc(policy.SystemPaths, func(s string) bool { return policy.Under(p, s) })
 }
 
 // etc finds the named entries of /etc that exist. One listing of /etc spares looking at
