@@ -37,6 +37,13 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == timedMode {
+		if err := timeWork(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	opts, err := parse(os.Args[1:])
 	if err != nil {
 		os.Exit(2) // the flag package has said why

@@ -33,6 +33,7 @@ type command struct {
 	dir  string   // "" is the project
 	// refused is a command that must fail, and would succeed without the seal.
 	refused []string
+	timed   bool // it prints its own wall time, see timeWork
 }
 
 // A target is what the project promises of one command. Zero fields promise
@@ -116,7 +117,17 @@ func (t *table) working(b *bench, result *tableResult) []command {
 
 // once runs c with its streams at /dev/null and returns what it took.
 func (b *bench) once(c command) (sample, error) {
-	attr := &os.ProcAttr{Dir: b.dirOf(c), Env: b.env, Files: []*os.File{b.null, b.null, b.null}}
+	out := b.null
+	if c.timed {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return sample{}, err
+		}
+		defer r.Close()
+		defer w.Close()
+		b.answer, out = r, w
+	}
+	attr := &os.ProcAttr{Dir: b.dirOf(c), Env: b.env, Files: []*os.File{b.null, out, b.null}}
 	start := time.Now()
 	process, err := os.StartProcess(c.args[0], c.args, attr)
 	if err != nil {
@@ -130,7 +141,37 @@ func (b *bench) once(c command) (sample, error) {
 	if !state.Success() {
 		return sample{}, errors.New(state.String())
 	}
+	if c.timed {
+		line := make([]byte, 64) // a pipe holds more
+		n, err := b.answer.Read(line)
+		if err != nil {
+			return sample{}, err
+		}
+		if wall, err = time.ParseDuration(strings.TrimSpace(string(line[:n]))); err != nil {
+			return sample{}, err
+		}
+	}
 	return sample{wall: wall, cpu: state.UserTime() + state.SystemTime(), rss: maxRSS(state)}, nil
+}
+
+// timedMode is the first argument of this program as the timer of work.
+const timedMode = "timed-work"
+
+// timedRuns is how often the timer does the work.
+const timedRuns = 5
+
+// timeWork does the work of args and prints the median of how long it took.
+func timeWork(args []string) error {
+	var took []float64
+	for range timedRuns {
+		start := time.Now()
+		if err := exec.Command(args[0], args[1:]...).Run(); err != nil {
+			return err
+		}
+		took = append(took, float64(time.Since(start)))
+	}
+	_, err := fmt.Println(time.Duration(median(took)))
+	return err
 }
 
 // try runs args as c would be, and returns what they printed.

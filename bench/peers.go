@@ -20,6 +20,7 @@ type bench struct {
 	tree, git   string // made when first asked for
 	env         []string
 	null        *os.File
+	answer      *os.File // where a timed command says how long it took
 	interrupted *atomic.Bool
 }
 

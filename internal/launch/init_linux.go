@@ -45,8 +45,7 @@ func initRole() {
 }
 
 // assertControl refuses unless descriptor 3 is an unnamed socketpair whose other end
-// was made by a process outside this pid namespace, as only a parent can pass it, and
-// unless the child is alone in namespaces of its own.
+// was made by a process outside this pid namespace, as only a parent can pass it.
 func assertControl() error {
 	for option, want := range map[int]int{unix.SO_DOMAIN: unix.AF_UNIX, unix.SO_TYPE: unix.SOCK_STREAM} {
 		if got, err := unix.GetsockoptInt(controlFD, unix.SOL_SOCKET, option); err != nil || got != want {
@@ -63,7 +62,7 @@ func assertControl() error {
 		return errors.New("descriptor 3 does not lead to a parent outside")
 	}
 	unix.CloseOnExec(controlFD)
-	return namespace.Assert()
+	return nil
 }
 
 // mountNamespace identifies the caller's mount namespace.
@@ -101,6 +100,9 @@ func (c *child) serve() error {
 	// namespace would share their mounts.
 	if own, err := mountNamespace(); err != nil || c.order.Outside == (policy.Object{}) || own == c.order.Outside {
 		return stepError(stepAssert, errors.Join(err, errors.New("the mount namespace is the parent's")))
+	}
+	if err := namespace.Assert(); err != nil {
+		return stepError(stepAssert, err)
 	}
 	go makeRoom(c.order.Plan.Watches)
 	gate, err := c.build()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -55,11 +56,17 @@ type Child struct {
 	quit   chan struct{} // closed when the child has been waited for
 }
 
-// spawn forks on a thread of its own: the child dies with the thread that started it
-// (prctl(2), PR_SET_PDEATHSIG), so that thread lives until the child has been waited
-// for, and the caller can go on while the child starts.
+// spawn forks on a thread that lives until the child has been waited for, since the child
+// dies with the thread that started it (prctl(2), PR_SET_PDEATHSIG): on the main one,
+// which lives as long as the process, or else on one of its own.
 func spawn(stdin, stdout, stderr *os.File) *Child {
 	c := &Child{pidfd: -1, forked: make(chan error, 1), quit: make(chan struct{})}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		c.forked <- c.fork(stdin, stdout, stderr)
+		return c
+	}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := c.fork(stdin, stdout, stderr)
@@ -102,6 +109,11 @@ func (c *Child) fork(stdin, stdout, stderr *os.File) error {
 		return weak(stepNamespaces, err)
 	}
 	c.link = &link{fd: pair[0]}
+	if err := mapIDs(c.pid); err != nil {
+		c.kill()
+		c.reap()
+		return weak(stepNamespaces, err)
+	}
 	return nil
 }
 
@@ -154,24 +166,43 @@ func orNull(f, null *os.File) *os.File {
 	return f
 }
 
-// namespaces asks for all of them, the ids mapped to themselves: a run by root keeps
-// its uid, and loses every capability when it is sealed. A uid other than 0 needs its
-// capabilities kept across the execve, which is what the ambient set is for.
+// namespaces asks for all of them. The child borrows this process's memory until its
+// execve, since a copy costs most of a millisecond (CLONE_VM and CLONE_VFORK; package
+// syscall leaves them out with a user namespace, because its own way to map ids would then
+// wait for ever). So the ids are mapped after the execve, and the capabilities are kept
+// across it by the ambient set.
 func namespaces() *syscall.SysProcAttr {
-	uid, gid := os.Getuid(), os.Getgid()
-	attr := &syscall.SysProcAttr{
+	return &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
-			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-		Setsid:      true,
-		Pdeathsig:   unix.SIGKILL,
+			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_VM | unix.CLONE_VFORK,
+		Setsid:    true,
+		Pdeathsig: unix.SIGKILL,
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP,
+			unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_KILL},
 	}
-	if uid != 0 {
-		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP,
-			unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_KILL}
+}
+
+// mapIDs maps the caller's ids to themselves in a child's user namespace: a run by root
+// keeps its uid, and loses every capability when it is sealed.
+func mapIDs(pid int) error {
+	dir := "/proc/" + strconv.Itoa(pid) + "/"
+	line := func(id int) string { return fmt.Sprintf("%d %d 1", id, id) }
+	for _, f := range []struct{ name, text string }{
+		{"setgroups", "deny"}, // before gid_map, user_namespaces(7)
+		{"gid_map", line(os.Getgid())},
+		{"uid_map", line(os.Getuid())},
+	} {
+		fd, err := unix.Open(dir+f.name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("map ids: %s: %w", f.name, err)
+		}
+		_, err = unix.Write(fd, []byte(f.text))
+		unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("map ids: %s: %w", f.name, err)
+		}
 	}
-	return attr
+	return nil
 }
 
 // converse carries out the parent's half of the conversation drawn in the package

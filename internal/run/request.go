@@ -37,7 +37,14 @@ type Prepared struct {
 	Profile *profile.Profile // nil without an agent
 	Digest  string           // of the profile's bytes, SHA-256 in hex
 
-	home *Home
+	home   *Home
+	denied map[denyKey]bool // what Request.Denies holds
+}
+
+// A denyKey is what makes two denies the same.
+type denyKey struct {
+	pattern string
+	glob    bool
 }
 
 // Prepare reads the profile, asks the host and compiles the plan. Nothing is changed on
@@ -160,18 +167,26 @@ func (p *Prepared) fromFlags() error {
 
 // deny adds a deny, once.
 func (p *Prepared) deny(d policy.Deny) {
-	if !slices.ContainsFunc(p.Request.Denies, func(o policy.Deny) bool { return o.Pattern == d.Pattern && o.Glob == d.Glob }) {
-		p.Request.Denies = append(p.Request.Denies, d)
+	key := denyKey{d.Pattern, d.Glob}
+	if p.denied[key] {
+		return
 	}
+	if p.denied == nil {
+		p.denied = map[denyKey]bool{}
+	}
+	p.denied[key] = true
+	p.Request.Denies = append(p.Request.Denies, d)
 }
 
 func (p *Prepared) denyFlag(text string) policy.Deny {
 	glob := profile.IsPattern(text)
 	if !glob {
-		if _, err := os.Lstat(p.absolute(text)); err == nil { // the name of something, backslashes and all
-			return policy.Deny{Pattern: p.absolute(text), From: "flag"}
+		if plain := profile.Unescape(text); plain != text {
+			if _, err := os.Lstat(p.absolute(text)); err != nil { // not the name of something, backslashes and all
+				text = plain
+			}
 		}
-		return policy.Deny{Pattern: p.absolute(profile.Unescape(text)), From: "flag"}
+		return policy.Deny{Pattern: p.absolute(text), From: "flag"}
 	}
 	if !filepath.IsAbs(text) && !strings.HasPrefix(text, "~/") {
 		// The working directory is no pattern, whatever characters it has.

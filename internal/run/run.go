@@ -39,6 +39,7 @@ type runner struct {
 	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
 	tell    func(Report)
+	pruned  chan error // what came of removing old records, once that was begun
 }
 
 // Run starts the prepared run and returns when it has ended. Told is called with the
@@ -155,6 +156,7 @@ func (r *runner) sealed(int, int) error {
 		return err
 	}
 	r.release()
+	r.prune()
 	if r.tell != nil {
 		r.tell(r.report())
 	}
@@ -177,13 +179,22 @@ func (r *runner) keepMemory() error {
 	return r.home.remember(r.Options.Agent, r.Request, r.Plan)
 }
 
-// finish removes the mount points that the run made in the agent's home, and the oldest
-// records.
+// prune begins to remove the oldest records, while the command starts.
+func (r *runner) prune() {
+	r.pruned = make(chan error, 1)
+	go func() { r.pruned <- r.home.prune(r.Options.Agent) }()
+}
+
+// finish removes the mount points that the run made in the agent's home, and waits for
+// what prune began.
 func (r *runner) finish() error {
 	if r.record != nil {
 		r.record.discard()
 	}
-	err := r.home.prune(r.Options.Agent)
+	if r.pruned == nil { // nothing was sealed
+		r.prune()
+	}
+	err := <-r.pruned
 	if r.Options.Agent == "" {
 		return err
 	}

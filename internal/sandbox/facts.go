@@ -61,9 +61,9 @@ func Gather(req *policy.Request, opt Options) error {
 type gatherer struct {
 	req    *policy.Request
 	opt    Options
-	roots  []string        // what grants show, outermost first
-	writes []string        // the write grants of every agent, once asked for
-	index  map[string]bool // the real paths of what is known to be denied
+	roots  []string                 // what grants show, outermost first
+	writes []string                 // the write grants of every agent, once asked for
+	index  map[string]policy.Object // what is known to be denied, by its real path
 }
 
 // place says what the host knows of p, following symlinks.

@@ -195,7 +195,12 @@ func has(dir, name string) bool {
 }
 
 func subdirs(dir string) []string {
-	entries, err := os.ReadDir(dir)
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1) // os.ReadDir would sort the files as well
 	if err != nil {
 		return nil
 	}
@@ -205,8 +210,22 @@ func subdirs(dir string) []string {
 			out = append(out, path.Join(dir, e.Name()))
 		}
 	}
+	slices.Sort(out)
 	return out
 }
+
+// projectMarks are the names of which a directory has one at least if project finds
+// something in it.
+var projectMarks = func() []string {
+	marks := []string{"HEAD"} // of a repository by itself
+	for _, row := range policy.GuardedDirs {
+		marks = append(marks, row.Dir)
+	}
+	for _, row := range policy.GuardedFiles {
+		marks = append(marks, row.Name)
+	}
+	return marks
+}()
 
 // nested looks for projects below dir.
 func (w *guarder) nested(dir string, levels int, left *int) {
@@ -223,7 +242,9 @@ func (w *guarder) nested(dir string, levels int, left *int) {
 			}
 			return
 		}
-		w.project(sub, false)
+		if survey.HasAny(sub, projectMarks) {
+			w.project(sub, false)
+		}
 		w.nested(sub, levels-1, left)
 	}
 }

@@ -24,6 +24,7 @@ func (g *gatherer) remembered() error {
 	for i, d := range g.req.Denies {
 		patterns[d.Pattern] = i
 	}
+	g.indexDenied()
 	for _, r := range g.opt.Remembered {
 		i, ok := patterns[r.Pattern]
 		if !ok {
@@ -88,6 +89,9 @@ func (g *gatherer) inOtherHands(gone []Remembered, found survey.Finding) error {
 }
 
 func (g *gatherer) stillThere(r Remembered) bool {
+	if o, ok := g.index[r.Path]; ok && survey.ID(o).Is(survey.ID(r.Object)) {
+		return true // it was just looked at
+	}
 	o, err := survey.Stat(r.Path)
 	return err == nil && o.ID().Is(survey.ID(r.Object))
 }
@@ -105,7 +109,7 @@ func (g *gatherer) alias(d *policy.Deny, at, why string) {
 	}
 	d.More = append(d.More, policy.Alias{Place: p, Why: why})
 	if g.index != nil {
-		g.index[p.Real] = true
+		g.index[p.Real] = p.Object
 	}
 }
 
@@ -159,22 +163,28 @@ func (g *gatherer) links() error {
 	return nil
 }
 
-// closed reports whether a deny closes p already. It is asked for every remembered and
-// every found object, so the denied paths are indexed once.
+// closed reports whether a deny closes p already.
 func (g *gatherer) closed(p string) bool {
-	if g.index == nil {
-		g.index = map[string]bool{}
-		_ = g.denied(func(_ *policy.Deny, at policy.Place) error {
-			g.index[at.Real] = true
-			return nil
-		})
-	}
-	for ; p != "/"; p = path.Dir(p) {
-		if g.index[p] {
-			return true
+	g.indexDenied()
+	for {
+		if _, ok := g.index[p]; ok || p == "/" {
+			return ok
 		}
+		p = path.Dir(p)
 	}
-	return g.index["/"]
+}
+
+// indexDenied indexes what is denied, once: it is asked for every remembered and every
+// found object.
+func (g *gatherer) indexDenied() {
+	if g.index != nil {
+		return
+	}
+	g.index = map[string]policy.Object{}
+	_ = g.denied(func(_ *policy.Deny, at policy.Place) error {
+		g.index[at.Real] = at.Object
+		return nil
+	})
 }
 
 // mounts finds second mounts of denied objects inside grants, and kernel file systems.

@@ -67,6 +67,22 @@ func Stat(path string) (Object, error) {
 	return o, nil
 }
 
+// HasAny reports whether one of the names stands in the directory dir, a real path. What cannot be told counts as there. It is for
+// those who ask of hundreds of directories and seldom find something.
+func HasAny(dir string, names []string) bool {
+	h, err := openDir(&node{name: dir, path: dir, size: len(dir), byName: true})
+	if err != nil {
+		return true
+	}
+	defer h.close()
+	for _, name := range names {
+		if _, err := h.stat(name, join(dir, name)); !absent(err) {
+			return true
+		}
+	}
+	return false
+}
+
 // Unreadable is a directory that a walk should have read and could not: what lies below is not known.
 type Unreadable struct {
 	Path string
