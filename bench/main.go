@@ -37,8 +37,9 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == timedMode {
-		if err := timeWork(os.Args[2:]); err != nil {
+	modes := map[string]func([]string) error{timedMode: timeWork, netMode: netClient, slirpMode: behindSlirp}
+	if len(os.Args) > 2 && modes[os.Args[1]] != nil {
+		if err := modes[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}

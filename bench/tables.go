@@ -18,7 +18,12 @@ var tables = []struct {
 	{"git", func(b *bench) (*table, error) { return b.gitTable("git", true) }},
 	{"scan-launch", func(b *bench) (*table, error) { return b.scanTable("scan-launch", false) }},
 	{"git-launch", func(b *bench) (*table, error) { return b.gitTable("git-launch", false) }},
+	{"watch-build", watchBuildTable},
+	{"watch-git", watchGitTable},
 	{"glob", globTable},
+	{"net-down", netTable("net-down", "512 MB from a server on the host's loopback", "down", target{ratio: 1 / 0.45})},
+	{"net-up", netTable("net-up", "512 MB to a server on the host's loopback", "up", target{ratio: 1 / 0.45})},
+	{"net-connect", netTable("net-connect", "connecting to that server, and a first answer", "connect", target{extraMS: 0.4})},
 	{"memory", memoryTable},
 }
 
@@ -42,6 +47,7 @@ func launchTable(b *bench) (*table, error) {
 		{name: "bourn --version", args: []string{b.bourn, "--version"}},
 		{name: "bourn run", args: b.bournRun(b.project, nil, b.path("true")), refused: b.bournRun(b.project, nil, b.path("cat"), b.secret)},
 	}
+	t.commands = append(t.commands, command{name: "bourn run, one host", args: b.bournRun(b.project, []string{"--host", "example.com"}, b.path("true"))})
 	b.addFloor(t)
 	b.addBwrap(t, command{name: bwrapName, args: b.bwrapRun(b.project, nil, b.path("true")), refused: b.bwrapRun(b.project, nil, b.path("cat"), b.secret)})
 	t.targets = []target{
@@ -125,6 +131,55 @@ func (b *bench) inAndOut(name, title, tree string, work []string, timed bool, ra
 		{name: "bourn run", dir: tree, args: b.bournRun(tree, nil, work...), timed: timed},
 	}
 	b.addBwrap(t, command{name: bwrapName, dir: tree, args: b.bwrapRun(tree, nil, work...), timed: timed})
+	return t, nil
+}
+
+// watched compares a piece of work in a seal with the same under --watch.
+func (b *bench) watched(name, title, dir string, work []string) *table {
+	t := &table{name: name, title: title + ", in a seal and watched, launch included", base: "bourn run"}
+	t.commands = []command{
+		{name: outside, dir: dir, args: work},
+		{name: "bourn run", dir: dir, args: b.bournRun(dir, nil, work...)},
+		{name: "bourn run --watch", dir: dir, args: b.bournRun(dir, []string{"--watch"}, work...)},
+	}
+	return t
+}
+
+func watchGitTable(b *bench) (*table, error) {
+	title := fmt.Sprintf("git status over %d files", b.files)
+	git := b.path("git")
+	if git == "" {
+		return &table{name: "watch-git", title: title, base: outside, skipped: []string{"all of it: git is not installed"}}, nil
+	}
+	tree, err := b.gitTree()
+	if err != nil {
+		return nil, err
+	}
+	return b.watched("watch-git", title, tree, []string{git, "status", "--porcelain"}), nil
+}
+
+// watchBuildTable builds a Go program again after a change; its cache lies in the project.
+func watchBuildTable(b *bench) (*table, error) {
+	const title = "an incremental go build"
+	goProgram := b.path("go")
+	if goProgram == "" {
+		return &table{name: "watch-build", title: title, base: outside, skipped: []string{"all of it: go is not installed"}}, nil
+	}
+	dir := filepath.Join(b.dir, "program")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	for name, text := range map[string]string{
+		"go.mod":  "module program\n\ngo 1.21\n",
+		"main.go": "package main\n\nimport \"net/http\"\n\nfunc main() { http.ListenAndServe(\"127.0.0.1:0\", nil) }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	script := `echo "// $$" >> main.go; GOCACHE=$PWD/cache GOFLAGS=-mod=mod GOTOOLCHAIN=local exec "$0" build -o out .`
+	t := b.watched("watch-build", title, dir, []string{b.path("sh"), "-c", script, goProgram})
+	t.rounds = 10
 	return t, nil
 }
 

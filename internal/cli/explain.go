@@ -178,6 +178,9 @@ func (a *app) printExplanation(e run.Explanation) {
 		printItem(a.Stdout, *it)
 		a.printf("      %s\n", origin(*it))
 	}
+	if e.Reason != "" {
+		a.printf("\n%s\n", bourn.Printable(e.Reason))
+	}
 	for _, n := range e.Notes {
 		a.printf("\n%s\n", bourn.Printable(n))
 	}

@@ -50,11 +50,17 @@ The first line says whether the sandbox is enforcing, ADVISORY, not running or u
 // printPaths prints the items that are paths of the profile.
 func printPaths(w io.Writer, r run.Report) {
 	kinds := []policy.Kind{policy.KindRead, policy.KindWrite, policy.KindDeny, policy.KindSpawnDir}
-	if countKinds(r.Items, kinds) == 0 {
+	var paths []policy.Item
+	for _, it := range r.Items {
+		if !deniesHost(it) {
+			paths = append(paths, it)
+		}
+	}
+	if countKinds(paths, kinds) == 0 {
 		fmt.Fprintf(w, "\nno path is granted\n")
 		return
 	}
-	printItems(w, r.Items, kinds...)
+	printItems(w, paths, kinds...)
 }
 
 func countKinds(items []policy.Item, kinds []policy.Kind) int {

@@ -13,27 +13,29 @@ import (
 )
 
 func (a *app) permCommand() *cobra.Command {
-	subs := []*cobra.Command{a.listPathsCommand()}
+	subs := []*cobra.Command{a.listPathsCommand(), a.listHostsCommand()}
 	for _, e := range edits {
 		subs = append(subs, a.editCommand(e))
 	}
 	return group(&cobra.Command{
 		Use:   "perm",
 		Short: "Show and change what an agent may do",
-		Long: `Show and change what an agent may do. Grants are recursive. A seal is never widened while
-it holds: every change takes effect when the agent next starts. Changes edit the
-profile and keep its comments; editing the file by hand is as good.`,
+		Long: `Show and change what an agent may do. Grants of paths are recursive. A seal is never
+widened while it holds: every change takes effect when the agent next starts. Changes
+edit the profile and keep its comments; editing the file by hand is as good.`,
 		Example: `  bourn agent perm list-paths builder
   bourn agent perm allow-write builder ~/src/app
-  bourn agent perm deny-path builder '~/src/app/**/*.pem'`,
+  bourn agent perm deny-path builder '~/src/app/**/*.pem'
+  bourn agent perm allow-host builder api.example.com`,
 	}, append(subs, a.permShowCommand())...)
 }
 
-// An edit is a command that changes one path of a profile.
+// An edit is a command that changes one path or host of a profile.
 type edit struct {
 	name, short, long, example string
-	do                         func(h *run.Home, name bourn.AgentName, path, cwd string) (run.Change, error)
+	do                         func(h *run.Home, name bourn.AgentName, typed, cwd string) (run.Change, error)
 	already                    string // what is said when nothing changed
+	host                       bool   // it takes a host and no path
 }
 
 func allow(kind policy.Kind) func(*run.Home, bourn.AgentName, string, string) (run.Change, error) {
@@ -42,7 +44,11 @@ func allow(kind policy.Kind) func(*run.Home, bourn.AgentName, string, string) (r
 	}
 }
 
-// edits are the commands that change a profile's paths.
+func host(do func(*run.Home, bourn.AgentName, string) (run.Change, error)) func(*run.Home, bourn.AgentName, string, string) (run.Change, error) {
+	return func(h *run.Home, name bourn.AgentName, host, _ string) (run.Change, error) { return do(h, name, host) }
+}
+
+// edits are the commands that change a profile's paths and hosts.
 var edits = []edit{
 	{
 		name: "allow-read", do: allow(policy.KindRead), already: "already granted for reading",
@@ -84,6 +90,30 @@ processes.mode: allowlist. The directory must also be readable or writable.`,
 		short:   "Take a directory out of the spawn dirs",
 		long:    `Take a directory out of the spawn dirs. What may be read and written there stays.`,
 		example: `  bourn agent perm deny-spawn-dir builder ~/src/app/target`,
+	}, {
+		name: "allow-host", do: host((*run.Home).AllowHost), already: "already granted", host: true,
+		short: "Let an agent reach a host, or every name below a domain",
+		long: `Let an agent reach a host: a name, every name below a domain as in '*.example.org', or an
+address. Without a port it is for 80 and 443. localhost:PORT is a service of this host.
+The first host sets network.mode to restricted where the profile names no mode. What is
+denied, and bourn's own control plane, is refused.`,
+		example: `  bourn agent perm allow-host builder api.example.com
+  bourn agent perm allow-host builder '*.example.org:443'
+  bourn agent perm allow-host builder localhost:5432`,
+	}, {
+		name: "deny-host", do: host((*run.Home).DenyHost), already: "already denied", host: true,
+		short: "Close a host, or every name below a domain, whatever is granted",
+		long: `Close a host, or every name below a domain, to an agent, whatever is granted: a deny wins.
+Without a port it is for every port.`,
+		example: `  bourn agent perm deny-host builder internal.example.org
+  bourn agent perm deny-host builder '*.internal.example.org'`,
+	}, {
+		name: "remove-host", do: host((*run.Home).RemoveHost), host: true,
+		short: "Take a host out of what is granted and denied",
+		long: `Take a host out of what is granted and denied, whichever list has it. An entry is meant by
+what it names, however it is written; its port belongs to it.`,
+		example: `  bourn agent perm remove-host builder api.example.com
+  bourn agent perm remove-host builder '*.example.org:443'`,
 	},
 }
 
@@ -91,6 +121,9 @@ func (a *app) editCommand(e edit) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: e.name + " AGENT PATH", Short: e.short, Long: e.long, Example: e.example,
 		Args: takes, ValidArgsFunction: a.completeAgent,
+	}
+	if e.host {
+		cmd.Use, cmd.ValidArgsFunction = e.name+" AGENT HOST[:PORT]", a.completeAgentOnly
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -118,6 +151,7 @@ func (a *app) editCommand(e edit) *cobra.Command {
 // lists are the words for the lists of a profile.
 var lists = map[profile.List]string{
 	profile.ReadList: "read", profile.WriteList: "write", profile.DenyList: "deny", profile.SpawnDirList: "spawn dir",
+	profile.HostList: "host", profile.DenyHostList: "deny host", profile.UnixList: "unix socket",
 }
 
 func (a *app) printChange(c run.Change, already string) {
@@ -196,7 +230,10 @@ type parsedFilesystem struct {
 }
 
 type parsedNetwork struct {
-	Mode string `json:"mode"`
+	Mode  string   `json:"mode"`
+	Hosts []string `json:"hosts"`
+	Deny  []string `json:"deny"`
+	Unix  []string `json:"unix"`
 }
 
 type parsedProcesses struct {
@@ -218,18 +255,19 @@ type parsedLimits struct {
 }
 
 type parsedSandbox struct {
-	FailClosed bool `json:"fail_closed_on_sandbox_error"`
+	FailClosed  bool `json:"fail_closed_on_sandbox_error"`
+	Transparent bool `json:"transparent_network"`
 }
 
 func (a *app) parsed(p *profile.Profile) parsed {
 	out := parsed{
 		Agent: p.Agent, Path: a.home.ProfilePath(p.Agent), Version: p.Version, Command: orEmpty(p.Command),
 		Filesystem: parsedFilesystem{texts(p.Filesystem.Read), texts(p.Filesystem.Write), []string{}},
-		Network:    parsedNetwork{p.Network.Mode},
+		Network:    parsedNetwork{p.Network.Mode, hostTexts(p.Network.Hosts), hostTexts(p.Network.Deny), texts(p.Network.Unix)},
 		Processes:  parsedProcesses{p.Processes.Mode, texts(p.Processes.SpawnDirs)},
 		Env:        parsedEnv{orEmpty(p.Env.Pass), map[string]string{}},
 		Limits:     parsedLimits{Memory: p.Limits.Memory, Processes: p.Limits.Processes, OpenFiles: p.Limits.OpenFiles},
-		Sandbox:    parsedSandbox{p.Sandbox.FailClosed},
+		Sandbox:    parsedSandbox{p.Sandbox.FailClosed, p.Sandbox.Transparent},
 	}
 	for _, d := range p.Filesystem.Deny {
 		out.Filesystem.Deny = append(out.Filesystem.Deny, d.Text)
@@ -247,6 +285,14 @@ func texts(paths []profile.Path) []string {
 	out := []string{}
 	for _, p := range paths {
 		out = append(out, p.Text)
+	}
+	return out
+}
+
+func hostTexts(hosts []profile.Host) []string {
+	out := []string{}
+	for _, h := range hosts {
+		out = append(out, h.Text)
 	}
 	return out
 }

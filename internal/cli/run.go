@@ -25,8 +25,8 @@ const (
 
 // grantFlags are the flags that run, plan and explain share.
 type grantFlags struct {
-	agent                               string
-	read, write, deny, spawnDirs, names []string
+	agent                                      string
+	read, write, deny, spawnDirs, names, hosts []string
 }
 
 func (f *grantFlags) add(cmd *cobra.Command) {
@@ -36,13 +36,14 @@ func (f *grantFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.write, "write", nil, "a file or directory `PATH` to be writable, instead of the current directory")
 	fl.StringArrayVar(&f.deny, "deny", nil, "a `PATH` or pattern to be closed, also inside what is granted")
 	fl.StringArrayVar(&f.spawnDirs, "spawn-dir", nil, "a directory `PATH` whose programs may be executed; everything else but system paths may not")
+	fl.StringArrayVar(&f.hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
 	fl.StringArrayVar(&f.names, "env", nil, "the `NAME` of an environment variable to pass")
 }
 
 // check refuses values that are most likely mistakes: an empty variable of a script, or a
 // flag whose value was forgotten.
 func (f *grantFlags) check(cmd *cobra.Command) error {
-	lists := map[string][]string{"read": f.read, "write": f.write, "deny": f.deny, "spawn-dir": f.spawnDirs, "env": f.names}
+	lists := map[string][]string{"read": f.read, "write": f.write, "deny": f.deny, "spawn-dir": f.spawnDirs, "env": f.names, "host": f.hosts}
 	if cmd.Flags().Changed("agent") {
 		lists["agent"] = []string{f.agent}
 	}
@@ -67,7 +68,7 @@ func (a *app) prepare(f *grantFlags, command []string) (*run.Prepared, error) {
 	if err := a.open(); err != nil {
 		return nil, err
 	}
-	o := run.Options{Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names}
+	o := run.Options{Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names, Hosts: f.hosts}
 	var err error
 	if f.agent != "" {
 		if o.Agent, err = bourn.ParseAgentName(f.agent); err != nil {
@@ -83,7 +84,7 @@ func (a *app) prepare(f *grantFlags, command []string) (*run.Prepared, error) {
 func (a *app) runCommand() *cobra.Command {
 	var f grantFlags
 	var reportFile string
-	var quiet bool
+	var quiet, watch bool
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
 		Short: "Run a command sealed",
@@ -100,6 +101,7 @@ what a tool needs, as in --read ~/go/pkg/mod.`,
   bourn run --deny .env --deny '**/*.pem' -- sh
   bourn run --read ~/src/lib --env EDITOR -- make
   bourn run --read ~/go/pkg/mod -- go build ./...
+  bourn run --host registry.npmjs.org -- npm install
   bourn run --agent builder --report ~/report.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.exit = exitNoRun
@@ -122,11 +124,13 @@ what a tool needs, as in --read ~/go/pkg/mod.`,
 			if len(p.Plan.Command) == 0 {
 				return usage(errors.New("the profile names no command, and none is given"))
 			}
+			p.Options.Watch = watch
 			return a.runPrepared(p, reportFile, quiet)
 		},
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&reportFile, "report", "", "write the report, as JSON, to this `FILE` (- for standard error)")
+	cmd.Flags().BoolVar(&watch, "watch", false, "say afterwards what of the file system was out of reach; every open takes some microseconds more")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "say nothing but errors: not what holds, nor what was dropped")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
@@ -139,7 +143,9 @@ func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error 
 	}
 	defer place.close()
 	var reportErr error
+	var sealed run.Report
 	told := func(r run.Report) {
+		sealed = r
 		if !quiet {
 			a.header(p, r)
 		}
@@ -161,12 +167,20 @@ func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error 
 		return err
 	}
 	a.exit, a.signal = outcome.Status, outcome.Signal
+	if len(outcome.Refusals) > 0 && place.path != "" {
+		sealed.Refusals = outcome.Refusals
+		reportErr = errors.Join(reportErr, a.replaceReport(place.path, sealed))
+	}
 	if outcome.TimedOut {
 		a.say("the run was ended: its time of %s is over", p.Plan.Limits.Time)
 	}
 	if !quiet {
 		for _, n := range outcome.Notes {
 			a.say("%s", n)
+		}
+		a.sayRefusals(outcome.Refusals)
+		if outcome.Status != 0 && !p.Options.Watch {
+			a.say("the command failed; bourn run --watch says what of the file system was out of reach")
 		}
 	}
 	if reportErr != nil {
@@ -181,14 +195,17 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 		a.say("ADVISORY: this host cannot seal, and the profile lets the run go on: it can reach more than listed")
 		return
 	}
-	var writes, dropped, open []string
+	var writes, dropped, open, hosts []string
 	denied, denies := 0, 0
 	for _, it := range r.Items {
 		switch {
-		case it.Fate == policy.Dropped && (it.Kind == policy.KindRead || it.Kind == policy.KindWrite || it.Kind == policy.KindSpawnDir || it.Kind == policy.KindEnv):
+		case it.Fate == policy.Dropped && (it.Kind == policy.KindRead || it.Kind == policy.KindWrite || it.Kind == policy.KindSpawnDir || it.Kind == policy.KindEnv || it.Kind == policy.KindHost || it.Kind == policy.KindUnix):
 			dropped = append(dropped, fmt.Sprintf("%s %s (%s)", it.Kind, it.Target, it.Reason))
 		case it.Kind == policy.KindWrite && it.Fate == policy.Enforced:
 			writes = append(writes, it.Target)
+		case it.Kind == policy.KindHost && it.Fate == policy.Enforced:
+			hosts = append(hosts, it.Target)
+		case strings.HasPrefix(it.Target, "connect ") && it.Kind == policy.KindDeny:
 		case it.Kind == policy.KindDeny && it.Fate == policy.Enforced:
 			denied++
 			denies++
@@ -207,12 +224,48 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 	if denied != denies {
 		count = fmt.Sprintf("%d of %d denied", denied, denies)
 	}
-	lines := []string{fmt.Sprintf("sealed by the kernel: %s, %s, no network", writable, count)}
+	lines := []string{fmt.Sprintf("sealed by the kernel: %s, %s, %s", writable, count, network(p.Plan.Network.Mode, hosts))}
 	lines = append(lines, first("not closed yet: deny ", open)...)
 	lines = append(lines, first("dropped: ", dropped)...)
 	lines = append(lines, p.Hints()...)
 	for _, line := range lines[:min(len(lines), maxLines)] {
 		a.say("%s", line)
+	}
+}
+
+// network says in a few words what of the network is reachable.
+func network(mode policy.NetworkMode, hosts []string) string {
+	switch {
+	case mode == policy.NetworkOpen:
+		return "the host's network"
+	case mode != policy.NetworkRestricted:
+		return "no network"
+	case len(hosts) == 0:
+		return "no host reachable"
+	case len(hosts) == 1:
+		return "only " + hosts[0] + " reachable"
+	}
+	return fmt.Sprintf("only %s and %d more hosts reachable", hosts[0], len(hosts)-1)
+}
+
+// maxSaid is how many refusals are said after a run; its record has all that were kept.
+const maxSaid = 10
+
+// sayRefusals says what was refused during a run, and what would mend it.
+func (a *app) sayRefusals(all []run.Refusal) {
+	for i, r := range all {
+		if i == maxSaid {
+			a.say("and %d more refusals", len(all)-i)
+			return
+		}
+		times := ""
+		if r.Count > 1 {
+			times = fmt.Sprintf(" (%d times)", r.Count)
+		}
+		a.say("refused: %s %s: %s%s", r.Operation, r.Target, r.Reason, times)
+		if r.Grant != "" {
+			fmt.Fprintf(a.Stderr, "hint: %s\n", bourn.Printable(r.Grant))
+		}
 	}
 }
 
@@ -261,6 +314,17 @@ func (p *reportPlace) close() {
 			_ = os.Remove(p.file.Name()) // it was renamed, unless nothing was written
 		}
 	}
+}
+
+// replaceReport writes the report again, in the place of the file that was written when
+// the seal held.
+func (a *app) replaceReport(at string, r run.Report) error {
+	place, err := newReportPlace(at)
+	if err != nil {
+		return err
+	}
+	defer place.close()
+	return a.writeReport(place, r)
 }
 
 func (a *app) writeReport(p *reportPlace, r run.Report) error {

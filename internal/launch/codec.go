@@ -1,8 +1,10 @@
 package launch
 
 import (
+	"encoding"
 	"encoding/binary"
 	"errors"
+	"net/netip"
 
 	"bourn/internal/policy"
 )
@@ -118,6 +120,28 @@ func optional[T any](c *codec, p **T, each func(*T)) {
 	each(*p)
 }
 
+// binaryText carries a value that has a binary form of its own.
+func binaryText[T any, P interface {
+	*T
+	encoding.BinaryMarshaler
+	encoding.BinaryUnmarshaler
+}](c *codec, p P) {
+	var s string
+	if !c.reading {
+		b, err := p.MarshalBinary()
+		if err != nil && c.err == nil {
+			c.err = err
+		}
+		s = string(b)
+	}
+	text(c, &s)
+	if c.reading && c.err == nil {
+		if err := p.UnmarshalBinary([]byte(s)); err != nil {
+			c.fail()
+		}
+	}
+}
+
 func (c *codec) message(m *message) {
 	text(c, &m.Kind)
 	optional(c, &m.Order, c.order)
@@ -137,6 +161,7 @@ func (c *codec) order(o *order) {
 		c.flag(&o.Terminal[i])
 	}
 	c.flag(&o.Lazy)
+	c.flag(&o.Watch)
 	c.object(&o.Outside)
 }
 
@@ -161,6 +186,10 @@ func (c *codec) plan(p *policy.Plan) {
 	list(c, &p.Private, func(d *policy.Private) { text(c, &d.Path); c.flag(&d.NoExec) })
 	list(c, &p.Links, func(l *policy.Link) { text(c, &l.At); text(c, &l.Target) })
 	texts(c, &p.Copies)
+	list(c, &p.Files, func(f *policy.File) { text(c, &f.Path); text(c, &f.Text) })
+	text(c, &p.Network.Mode)
+	list(c, &p.Local, func(a *netip.Addr) { binaryText(c, a) })
+	list(c, &p.Listen, func(l *policy.Listen) { text(c, &l.Use); binaryText(c, &l.Addr) })
 	texts(c, &p.Stubs)
 	list(c, &p.Masks, func(m *policy.Mask) {
 		text(c, &m.Path)

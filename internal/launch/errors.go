@@ -21,6 +21,7 @@ const (
 	stepNamespaces = "make namespaces"
 	stepAssert     = "assert that the child is alone"
 	stepLoopback   = "bring up loopback"
+	stepNetwork    = "make the network"
 	stepGate       = "make the gate"
 	stepTerminal   = "make a terminal"
 	stepReport     = "write the report"
@@ -28,6 +29,7 @@ const (
 	stepPrivileges = "drop privileges"
 	stepLandlock   = "install Landlock"
 	stepSeccomp    = "install seccomp"
+	stepWatch      = "watch system calls"
 	stepProbe      = "try the seal"
 )
 
@@ -59,6 +61,8 @@ func mend(step string, err error) string {
 		return "the kernel must be 5.13 or newer and have Landlock switched on: add landlock to lsm= on the kernel's command line"
 	case stepSeccomp:
 		return "the kernel needs CONFIG_SECCOMP_FILTER"
+	case stepWatch:
+		return "the kernel must be 5.5 or newer: leave out --watch"
 	case stepProbe:
 		return "the seal does not hold on this host; report it with the output of: bourn doctor"
 	}

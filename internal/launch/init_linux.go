@@ -29,6 +29,8 @@ type child struct {
 	tree     *namespace.Tree
 	terminal *pty
 	pid      int // the command, once it runs
+
+	listeners []int // what the parent serves
 }
 
 func initRole() {
@@ -113,10 +115,14 @@ func (c *child) serve() error {
 	if c.terminal != nil {
 		ready = append(ready, c.terminal.master)
 	}
+	ready = append(ready, c.listeners...)
 	if err := c.link.send(message{Kind: kindReady}, ready...); err != nil {
 		return err
 	}
 	unix.Close(gate)
+	for _, fd := range c.listeners {
+		unix.Close(fd)
+	}
 	if c.terminal != nil {
 		unix.Close(c.terminal.master)
 	}
@@ -138,8 +144,13 @@ func (c *child) build() (gate int, err error) {
 	if c.tree, err = namespace.Build(c.order.Plan, c.order.Program); err != nil {
 		return -1, err
 	}
-	if err := namespace.LoopbackUp(); err != nil {
-		return -1, stepError(stepLoopback, err)
+	if c.order.Plan.Network.Mode != policy.NetworkOpen {
+		if err := namespace.LoopbackUp(); err != nil {
+			return -1, stepError(stepLoopback, err)
+		}
+	}
+	if c.listeners, err = listen(c.order.Plan); err != nil {
+		return -1, stepError(stepNetwork, err)
 	}
 	if c.order.terminal() {
 		if c.terminal, err = openPty(); err != nil {

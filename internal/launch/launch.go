@@ -61,11 +61,19 @@ type Config struct {
 	// Sealed is called when the seal holds, before the command's first instruction. An
 	// error ends the run.
 	Sealed func(pid int, landlockABI int) error
+	// Network serves what plan.Listen lists, in that order: listeners that stand in the
+	// run's network namespace. It is called before the command's first instruction, and
+	// owns and closes them. Nil closes them.
+	Network func([]*os.File) error
 	// Gate serves one connection to /run/bourn/gate.sock; it owns and closes it. Nil
 	// closes every connection.
 	Gate func(net.Conn)
 	// Notice is told what happened to a mask while the run went on; nil discards it.
 	Notice func(Notice)
+	// Accessed is told of paths that the command named and that look refused inside; each
+	// once for an operation. It makes every call that takes a path slower. Nil watches
+	// nothing.
+	Accessed func(op policy.Operation, path string)
 	// Child is one that Spawn has started with the same streams; nil starts one.
 	Child *Child
 	// Probe seals and ends without executing anything.
@@ -89,7 +97,7 @@ type Result struct {
 // Spawn starts a child that waits for its order, so that it can get ready while the run
 // is being planned. It never fails by itself: Run returns its error. A child that is not
 // handed to Run must be discarded.
-func Spawn(stdin, stdout, stderr *os.File) *Child { return spawn(stdin, stdout, stderr) }
+func Spawn(stdin, stdout, stderr *os.File) *Child { return spawn(stdin, stdout, stderr, false) }
 
 // Discard ends a child that is not needed.
 func (c *Child) Discard() { c.discard() }

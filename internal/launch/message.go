@@ -36,6 +36,7 @@ const (
 	kindStopped kind = "stopped"
 	kindExited  kind = "exited"
 	kindNotice  kind = "notice"
+	kindAccess  kind = "access" // Step is the operation, Data the path
 )
 
 // An order is the plan and what else the child must know.
@@ -46,6 +47,8 @@ type order struct {
 	// Lazy starts the command in the background of its terminal: another program of the
 	// pipeline may be the one that reads. It gets the terminal when it wants to read.
 	Lazy bool
+	// Watch reports what looks refused.
+	Watch bool
 	// Outside identifies the parent's mount namespace, which must not be the child's.
 	Outside policy.Object
 }

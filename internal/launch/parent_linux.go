@@ -14,6 +14,7 @@ import (
 
 	"bourn"
 	"bourn/internal/launch/terminal"
+	"bourn/internal/policy"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,15 +24,16 @@ const grace = 10 * time.Second
 
 // parent is the outer half of a run.
 type parent struct {
-	config  Config
-	child   *Child
-	link    *link
-	relay   *terminal.Relay
-	outer   outer
-	gateFD  int // the gate's listener until it is served, -1 for none
-	gate    net.Listener
-	master  *os.File
-	serving sync.WaitGroup
+	config    Config
+	child     *Child
+	link      *link
+	relay     *terminal.Relay
+	outer     outer
+	gateFD    int // the gate's listener until it is served, -1 for none
+	gate      net.Listener
+	listeners []*os.File // of the run's network, until they are served
+	master    *os.File
+	serving   sync.WaitGroup
 
 	signals   chan os.Signal
 	messages  chan received
@@ -59,17 +61,17 @@ type Child struct {
 // spawn forks on a thread that lives until the child has been waited for, since the child
 // dies with the thread that started it (prctl(2), PR_SET_PDEATHSIG): on the main one,
 // which lives as long as the process, or else on one of its own.
-func spawn(stdin, stdout, stderr *os.File) *Child {
+func spawn(stdin, stdout, stderr *os.File, open bool) *Child {
 	c := &Child{pidfd: -1, forked: make(chan error, 1), quit: make(chan struct{})}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		c.forked <- c.fork(stdin, stdout, stderr)
+		c.forked <- c.fork(stdin, stdout, stderr, open)
 		return c
 	}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := c.fork(stdin, stdout, stderr)
+		err := c.fork(stdin, stdout, stderr, open)
 		c.forked <- err
 		if err == nil {
 			<-c.quit
@@ -85,7 +87,7 @@ func (c *Child) discard() {
 	}
 }
 
-func (c *Child) fork(stdin, stdout, stderr *os.File) error {
+func (c *Child) fork(stdin, stdout, stderr *os.File, open bool) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot make a control socket: %w", err)
@@ -97,7 +99,7 @@ func (c *Child) fork(stdin, stdout, stderr *os.File) error {
 		return err
 	}
 	defer null.Close()
-	attr := &syscall.ProcAttr{Dir: "/", Env: []string{"GOGC=off"}, Sys: namespaces()}
+	attr := &syscall.ProcAttr{Dir: "/", Env: []string{"GOGC=off"}, Sys: namespaces(open)}
 	for _, f := range []*os.File{stdin, stdout, stderr} {
 		attr.Files = append(attr.Files, orNull(f, null).Fd())
 	}
@@ -142,8 +144,13 @@ func (c *Child) reap() {
 
 func run(c Config) (Result, error) {
 	p := &parent{config: c, gateFD: -1, child: c.Child, messages: make(chan received), signals: make(chan os.Signal, 16)}
+	open := c.Plan.Network.Mode == policy.NetworkOpen
+	if open && p.child != nil { // it has left the host's network behind
+		p.child.discard()
+		p.child = nil
+	}
 	if p.child == nil {
-		p.child = spawn(c.Stdin, c.Stdout, c.Stderr)
+		p.child = spawn(c.Stdin, c.Stdout, c.Stderr, open)
 	}
 	if err := <-p.child.forked; err != nil {
 		return Result{}, err
@@ -166,20 +173,24 @@ func orNull(f, null *os.File) *os.File {
 	return f
 }
 
-// namespaces asks for all of them. The child borrows this process's memory until its
+// namespaces asks for all of them, for an open network for all but that. The child borrows this process's memory until its
 // execve, since a copy costs most of a millisecond (CLONE_VM and CLONE_VFORK; package
 // syscall leaves them out with a user namespace, because its own way to map ids would then
 // wait for ever). So the ids are mapped after the execve, and the capabilities are kept
 // across it by the ambient set.
-func namespaces() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{
+func namespaces(open bool) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_VM | unix.CLONE_VFORK,
 		Setsid:    true,
 		Pdeathsig: unix.SIGKILL,
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP,
-			unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_KILL},
+			unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_KILL, unix.CAP_NET_BIND_SERVICE},
 	}
+	if open {
+		attr.Cloneflags &^= unix.CLONE_NEWNET
+	}
+	return attr
 }
 
 // mapIDs maps the caller's ids to themselves in a child's user namespace: a run by root
@@ -218,7 +229,7 @@ func (p *parent) converse() error {
 	}
 	plan := *p.config.Plan
 	plan.Items = nil // the child carries the plan out; what it says of it is the parent's
-	err = p.link.send(message{Kind: kindOrder, Order: &order{Plan: &plan, Outside: outside, Program: p.config.Program, Terminal: p.outer.streams, Lazy: p.outer.lazy}})
+	err = p.link.send(message{Kind: kindOrder, Order: &order{Plan: &plan, Outside: outside, Program: p.config.Program, Terminal: p.outer.streams, Lazy: p.outer.lazy, Watch: p.config.Accessed != nil}})
 	if err != nil {
 		return p.broken(err)
 	}
@@ -341,6 +352,10 @@ func (p *parent) hear(r received) (done bool, err error) {
 		if p.config.Notice != nil && m.Notice != nil {
 			p.config.Notice(*m.Notice)
 		}
+	case kindAccess:
+		if p.config.Accessed != nil {
+			p.config.Accessed(policy.Operation(m.Step), m.Data)
+		}
 	case kindExited:
 		ws := syscall.WaitStatus(m.Status)
 		if ws.Signaled() {
@@ -364,9 +379,9 @@ func (p *parent) ready(fds []int) error {
 		}
 		return p.reportErr
 	}
-	want := 1
+	want := 1 + len(p.config.Plan.Listen)
 	if p.outer.any() {
-		want = 2
+		want++
 	}
 	if len(fds) != want {
 		return p.broken(fmt.Errorf("%d descriptors came, not %d", len(fds), want))
@@ -374,6 +389,9 @@ func (p *parent) ready(fds []int) error {
 	p.gateFD = fds[0]
 	if p.outer.any() {
 		p.master = os.NewFile(uintptr(fds[1]), "pty master")
+	}
+	for _, fd := range fds[want-len(p.config.Plan.Listen):] {
+		p.listeners = append(p.listeners, os.NewFile(uintptr(fd), "listener"))
 	}
 	err := p.link.send(message{Kind: kindReport, Data: string(p.report)})
 	p.catch()
@@ -400,7 +418,23 @@ func (p *parent) release() error {
 		}
 		p.relay = relay
 	}
+	if err := p.serveNetwork(); err != nil {
+		return err
+	}
 	return errors.Join(p.link.send(message{Kind: kindGo}), p.serveGate())
+}
+
+// serveNetwork hands over the listeners, before the command can connect to one.
+func (p *parent) serveNetwork() error {
+	if len(p.listeners) == 0 || p.config.Network == nil {
+		return nil
+	}
+	files := p.listeners
+	p.listeners = nil
+	if err := p.config.Network(files); err != nil {
+		return fmt.Errorf("cannot serve the network: %w", err)
+	}
+	return nil
 }
 
 func (p *parent) serveGate() error {
@@ -438,6 +472,9 @@ func (p *parent) end() {
 	}
 	if p.gateFD >= 0 {
 		unix.Close(p.gateFD)
+	}
+	for _, f := range p.listeners {
+		f.Close()
 	}
 	if p.relay != nil {
 		p.relay.Close()

@@ -9,6 +9,7 @@ import (
 
 	"bourn/internal/policy"
 	"bourn/internal/sandbox/landlock"
+	"bourn/internal/sandbox/notify"
 	"bourn/internal/sandbox/seccomp"
 
 	"golang.org/x/sys/unix"
@@ -58,6 +59,8 @@ func (c *child) seal() (landlock.Result, error) {
 		// After the last mount (Landlock refuses mounts), before seccomp, which refuses
 		// nothing that Landlock needs but is cheapest to add last.
 		{stepLandlock, func() (err error) { result, err = ruleset.Restrict(); return err }},
+		// Before the filter that refuses: what that refuses is not reported.
+		{stepWatch, c.watch},
 		{stepSeccomp, installSeccomp},
 		// After all of them: what was installed is tried.
 		{stepProbe, func() error { return probe(plan) }},
@@ -224,6 +227,9 @@ func probe(plan *policy.Plan) error {
 	if err := unix.Mkdir("/.bourn", 0o700); err == nil {
 		return errors.New("the root could be written")
 	}
+	if plan.Network.Mode == policy.NetworkOpen {
+		return nil
+	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil // no sockets at all
@@ -251,10 +257,18 @@ func (c *child) start() error {
 	if c.terminal != nil && !c.order.Lazy {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, c.terminal.slave
 	}
-	c.pid, err = syscall.ForkExec(program, plan.Command, attr)
-	if errors.Is(err, syscall.ENOEXEC) {
-		// A script without #!: what execvp(3) does.
-		c.pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", program}, plan.Command[1:]...), attr)
+	execute := func() (err error) {
+		c.pid, err = syscall.ForkExec(program, plan.Command, attr)
+		if errors.Is(err, syscall.ENOEXEC) {
+			// A script without #!: what execvp(3) does.
+			c.pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", program}, plan.Command[1:]...), attr)
+		}
+		return err
+	}
+	if c.order.Watch {
+		err = notify.Fork(execute)
+	} else {
+		err = execute()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot execute %q: %w", program, err)

@@ -14,6 +14,9 @@ import (
 // maxFrame bounds a message: a plan with 100,000 denies stays below it.
 const maxFrame = 64 << 20
 
+// maxRights is how many descriptors one message carries (unix(7), SCM_MAX_FD).
+const maxRights = 253
+
 // A link is one end of the control socket.
 type link struct {
 	fd int
@@ -72,7 +75,7 @@ func (l *link) recv() (message, []int, error) {
 
 func (l *link) readFull(buf []byte) ([]int, error) {
 	var fds []int
-	oob := make([]byte, unix.CmsgSpace(4*4))
+	oob := make([]byte, unix.CmsgSpace(4*maxRights))
 	for len(buf) > 0 {
 		n, oobn, _, _, err := unix.Recvmsg(l.fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(err, unix.EINTR) {

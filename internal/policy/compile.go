@@ -16,6 +16,7 @@ const (
 	byMount     = "mount"
 	byRlimit    = "rlimit"
 	byLauncher  = "launcher"
+	byEgress    = "egress"
 )
 
 // compiler gathers a plan; each method adds the items of one kind.
@@ -37,12 +38,14 @@ func Compile(req *Request) *Plan {
 	c.system()
 	c.grants()
 	c.spawnDirs()
+	c.unixSockets()
 	c.sortBinds()
 	c.denies()
 	c.protects()
 	c.guards()
 	c.unsearched()
 	c.sockets()
+	c.network()
 	c.environment()
 	c.limits()
 	c.defaults()
@@ -322,12 +325,13 @@ func (c *compiler) environment() {
 			c.keep(KindEnv, v.Name, v.From, byLauncher)
 		}
 	}
+	c.proxyVariables()
 }
 
 func (c *compiler) defaults() {
 	c.keep(KindDefault, "files: everything else is absent", "default", byNamespace, byLandlock)
 	c.keep(KindDefault, "system paths and toolchains: read and execute", "default", byNamespace, byLandlock)
-	c.keep(KindDefault, "network: everything is refused but the run's own loopback", "default", byNamespace, bySeccomp)
+	c.networkDefault()
 	c.keep(KindDefault, "processes outside: neither seen nor signalled", "default", byNamespace, byLandlock)
 	c.keep(KindDefault, "environment: built, not inherited", "default", byLauncher)
 	if c.plan.Exec != ExecAny {
@@ -450,7 +454,7 @@ func (c *compiler) sockets() {
 		if !ok || v.Source != "" || v.Item < 0 {
 			continue
 		}
-		if masked := c.plan.masked(s); masked {
+		if c.plan.masked(s) || c.plan.Items[v.Item].Kind == KindUnix {
 			continue
 		}
 		item := c.keep(KindUnix, s, c.plan.Items[v.Item].From, byNamespace)

@@ -24,7 +24,8 @@ type Answer struct {
 	Resolved  string    `json:"resolved"`
 	Allowed   string    `json:"answer"` // "allowed" or "denied"
 	Item      *Item     `json:"item"`
-	Grant     string    `json:"grant,omitempty"` // the command that would mend it, "" where none can
+	Reason    string    `json:"reason,omitempty"` // of a refused connection
+	Grant     string    `json:"grant,omitempty"`  // the command that would mend it, "" where none can
 }
 
 // Explain answers for a target whose symlinks are resolved already. It only reads the
@@ -34,9 +35,10 @@ func (p *Plan) Explain(op Operation, target string) Answer {
 	var allowed bool
 	switch op {
 	case OpConnect:
-		a.Item = p.find(KindDefault, "network: ")
 		if path.IsAbs(target) { // a unix socket
 			allowed, a.Item = p.judge(op, path.Clean(target))
+		} else {
+			allowed = p.judgeHost(&a)
 		}
 	case OpRead, OpWrite, OpExec:
 		allowed, a.Item = p.judge(op, path.Clean(target))
@@ -45,6 +47,37 @@ func (p *Plan) Explain(op Operation, target string) Answer {
 		a.Allowed = "allowed"
 	}
 	return a
+}
+
+// judgeHost decides about HOST[:PORT], by name alone; without a port it is that of https.
+func (p *Plan) judgeHost(a *Answer) (allowed bool) {
+	a.Item = p.find(KindDefault, "network: ")
+	h, err := ParseHost(a.Target)
+	if err != nil || h.Suffix {
+		a.Reason = "it is not the name or address of one host"
+		return false
+	}
+	t := Target{Name: h.Name, Addr: h.Addr, Port: h.Port}
+	if t.Port == 0 {
+		t.Port = 443
+	}
+	a.Resolved = t.String()
+	switch p.Network.Mode {
+	case NetworkOpen:
+		return true
+	case NetworkRestricted:
+	default:
+		return false
+	}
+	r := p.Network.Judge(t)
+	if r.Allowed && t.Addr.IsValid() {
+		r = p.Network.JudgeAddress(t, t.Addr)
+	}
+	if it := p.item(r.Item); it != nil {
+		a.Item = it
+	}
+	a.Reason = r.Reason
+	return r.Allowed
 }
 
 // judge decides one operation on one path, outermost rule first: masks, guards, then
@@ -115,7 +148,7 @@ func (p *Plan) judgeOwn(op Operation, at string) (bool, *Item) {
 		return false, it
 	}
 	device := slices.Contains(deviceNodes, at)
-	readable := at == "/" || slices.Contains(p.Copies, at) || under(at, "/proc") || device || under(at, "/run/bourn")
+	readable := at == "/" || slices.Contains(p.Copies, at) || slices.ContainsFunc(p.Files, func(f File) bool { return f.Path == at }) || under(at, "/proc") || device || under(at, "/run/bourn")
 	switch {
 	case op == OpRead && readable, op == OpWrite && device, op == OpExec && at == "/run/bourn/bourn":
 		return true, p.find(KindDefault, "system paths")

@@ -15,6 +15,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"sort"
 )
 
@@ -26,11 +27,16 @@ type Plan struct {
 	Private []Private
 	Links   []Link // symlinks made in the root
 	Copies  []string
+	Files   []File
 	Stubs   []string // missing denied paths in private places: created there and masked
 	Masks   []Mask
 	Guards  []Guard
 	Watches []Watch
 	Late    []Late
+
+	Network Network
+	Local   []netip.Addr // granted addresses that the run's loopback takes over
+	Listen  []Listen
 
 	Exec    ExecMode
 	Command []string
@@ -56,6 +62,25 @@ type Private struct {
 	Path   string
 	NoExec bool
 }
+
+// A File is one of the run's own in /etc.
+type File struct{ Path, Text string }
+
+// A Listen is a listener in the run's network namespace that is served from outside.
+type Listen struct {
+	Use  ListenUse
+	Addr netip.AddrPort
+}
+
+// A ListenUse says what a listener is for.
+type ListenUse string
+
+const (
+	ListenProxy  ListenUse = "proxy"  // HTTP and SOCKS5
+	ListenNames  ListenUse = "names"  // DNS over UDP
+	ListenNames2 ListenUse = "names2" // DNS over TCP
+	ListenDirect ListenUse = "direct" // for programs that ignore the proxy
+)
 
 // A Mask closes an object.
 type Mask struct {

@@ -32,6 +32,13 @@ type Request struct {
 	Unsearched []string
 	Sockets    []string // bound unix sockets by path (/proc/net/unix)
 
+	Network    NetworkMode // "" is NetworkNone
+	Hosts      []HostWish
+	HostDenies []HostWish
+	Unix       []Grant // of KindUnix
+	Direct     bool    // programs that ignore proxy variables reach what is granted, too
+	Hostname   string
+
 	Exec     ExecMode
 	Env      []EnvVar
 	Limits   Limits
@@ -46,8 +53,9 @@ type Place struct {
 	Real     string // the path without symlinks; of a missing path, as far as it exists
 	Exists   bool
 	Dir      bool
-	Program  bool   // shown because a program that is run stands there
-	Special  bool   // a fifo, socket or device
+	Program  bool // shown because a program that is run stands there
+	Special  bool // a fifo, socket or device
+	Socket   bool
 	Symlink  bool   // the last component itself is a symlink
 	Ancestor string // the nearest existing ancestor of Real, when it is missing
 	Object   Object
@@ -70,7 +78,7 @@ type Link struct{ At, Target string }
 
 // A Grant asks for a path to be readable, writable or executable.
 type Grant struct {
-	Kind Kind // KindRead, KindWrite or KindSpawnDir
+	Kind Kind // KindRead, KindWrite, KindSpawnDir or KindUnix
 	From string
 	// Fresh says that the path was given for this run alone and is resolved now. A
 	// grant from a profile stores its real path; one that resolves elsewhere is dropped.
@@ -78,6 +86,12 @@ type Grant struct {
 	// Foul names a followed symlink that lies under a write grant of some agent.
 	Foul string
 	Place
+}
+
+// A HostWish asks for a host to be reachable, or not to be.
+type HostWish struct {
+	Host
+	From string
 }
 
 // A Deny asks for a path, or for everything that a pattern matches, to be closed.

@@ -157,7 +157,7 @@ func protection(p string, kind Kind, req *Request) (Protected, bool) {
 		return Protected{Path: p, Reason: reason, Write: true}, true
 	}
 	for _, row := range ProtectedPaths {
-		if row.Write && kind != KindWrite {
+		if row.Write && kind != KindWrite || kind == KindUnix && row.Path != "/proc" {
 			continue
 		}
 		for _, at := range row.Expand(req.Homes) {

@@ -6,16 +6,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// add splices the path in as the last entry of the list.
+// add splices the entry in as the last of the list.
 func (e *edit) add() {
 	parent := e.root.find(e.parent)
 	switch {
 	case parent == nil && e.root.flow():
-		e.addFlowEntry(e.root, e.parent, "{ "+e.flowEntry(e.root, e.key)+" }")
+		e.addFlowEntry(e.root, flowKey(e.root, e.parent)+": { "+e.flowEntry(e.root)+" }")
 	case parent == nil:
 		e.addBlockEntry(e.root, e.parent, e.key)
 	case isBare(parent.value.Node):
-		e.splice(parent.colon, parent.colon, " { "+e.flowEntry(parent.value, e.key)+" }")
+		e.splice(parent.colon, parent.colon, " { "+e.flowEntry(parent.value)+" }")
 	default:
 		e.addTo(parent.value)
 	}
@@ -25,11 +25,11 @@ func (e *edit) addTo(parent *node) {
 	list := parent.find(e.key)
 	switch {
 	case list == nil && parent.flow():
-		e.addFlowEntry(parent, e.key, "[ "+e.scalar(parent)+" ]")
+		e.addFlowEntry(parent, e.flowEntry(parent))
 	case list == nil:
 		e.addBlockEntry(parent, e.key)
 	case isBare(list.value.Node):
-		e.splice(list.colon, list.colon, " [ "+quote(e.path)+" ]")
+		e.splice(list.colon, list.colon, " [ "+quote(e.given)+" ]")
 	case list.value.flow():
 		e.addFlowItem(list.value)
 	default:
@@ -37,12 +37,15 @@ func (e *edit) addTo(parent *node) {
 	}
 }
 
-// scalar returns the path as near is written: in quotes among quotes, as in JSON.
+// makesMode reports whether the key hosts must come with a mode.
+func (e *edit) makesMode() bool { return e.list == HostList && !e.profile.Network.ModeNamed() }
+
+// scalar returns the entry as near is written: in quotes among quotes, as in JSON.
 func (e *edit) scalar(near *node) string {
 	if doubleQuoted(near) {
-		return doubleQuote(e.path)
+		return doubleQuote(e.given)
 	}
-	return quote(e.path)
+	return quote(e.given)
 }
 
 // doubleQuoted reports whether a value, or the first key or entry of it, is in quotes.
@@ -56,8 +59,13 @@ func doubleQuoted(n *node) bool {
 	return n.Style&yaml.DoubleQuotedStyle != 0
 }
 
-func (e *edit) flowEntry(near *node, key string) string {
-	return flowKey(near, key) + ": [ " + e.scalar(near) + " ]"
+// flowEntry returns the key of the list with the list, as near is written.
+func (e *edit) flowEntry(near *node) string {
+	text := flowKey(near, e.key) + ": [ " + e.scalar(near) + " ]"
+	if e.makesMode() {
+		return flowKey(near, "mode") + ": " + flowKey(near, NetworkRestricted) + ", " + text
+	}
+	return text
 }
 
 func flowKey(near *node, key string) string {
@@ -67,18 +75,25 @@ func flowKey(near *node, key string) string {
 	return key
 }
 
-// addFlowEntry adds a key at the end of a flow mapping.
-func (e *edit) addFlowEntry(in *node, key, value string) {
-	text := flowKey(in, key) + ": " + value
+// addFlowEntry adds a key with its value at the end of a flow mapping.
+func (e *edit) addFlowEntry(in *node, text string) {
 	if len(in.entries) == 0 {
 		e.splice(in.start+1, in.start+1, text)
 		return
 	}
-	last := in.entries[len(in.entries)-1].value
-	e.splice(last.end, last.end, ", "+text)
+	last := in.entries[len(in.entries)-1]
+	if e.keepsLast(last) {
+		e.splice(last.key.start, last.key.start, text+", ")
+		return
+	}
+	e.splice(last.value.end, last.value.end, ", "+text)
 }
 
-// addBlockEntry adds keys, each below the one before, and the path below the last of
+// keepsLast reports whether the last key of a mapping stays the last: hosts directly after
+// a mode would go with it.
+func (e *edit) keepsLast(last entry) bool { return e.list == HostList && last.key.Value == "mode" }
+
+// addBlockEntry adds keys, each below the one before, and the entry below the last of
 // them, after the last line of a block mapping that takes nothing more.
 func (e *edit) addBlockEntry(in *node, keys ...string) {
 	i := len(in.entries) - 1
@@ -86,17 +101,33 @@ func (e *edit) addBlockEntry(in *node, keys ...string) {
 		i--
 	}
 	after := e.lineEnd(in.entries[i].value.end)
+	if e.keepsLast(in.entries[i]) {
+		after = e.lineEndBefore(in.entries[i].key.start)
+	}
 	newline := e.newline(after)
 	indent := in.start - e.lineStart(in.start)
 	step, dash := e.indents()
 
 	var b strings.Builder
 	for i, key := range keys {
-		b.WriteString(newline + strings.Repeat(" ", indent+i*step) + key + ":")
+		line := newline + strings.Repeat(" ", indent+i*step)
+		if i == len(keys)-1 && e.makesMode() {
+			b.WriteString(line + "mode: " + NetworkRestricted)
+		}
+		b.WriteString(line + key + ":")
 	}
 	indent += (len(keys)-1)*step + dash
-	b.WriteString(newline + strings.Repeat(" ", indent) + "- " + quote(e.path))
+	b.WriteString(newline + strings.Repeat(" ", indent) + "- " + quote(e.given))
 	e.splice(after, after, b.String())
+}
+
+// lineEndBefore returns where the line before that of a byte ends; there is one.
+func (e *edit) lineEndBefore(off int) int {
+	end := e.lineStart(off) - 1
+	if e.text[end-1] == '\r' {
+		end--
+	}
+	return end
 }
 
 // indents returns by how much the file indents a mapping and a list below their key.
@@ -135,7 +166,7 @@ func (e *edit) addBlockItem(list *node) {
 	last := list.items[len(list.items)-1]
 	after := e.lineEnd(last.end)
 	indent := e.text[e.lineStart(last.dash):last.dash]
-	e.splice(after, after, e.newline(after)+indent+"- "+quote(e.path))
+	e.splice(after, after, e.newline(after)+indent+"- "+quote(e.given))
 }
 
 // addFlowItem adds an entry after the last: on a line of its own where the last has one.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/internal/policy"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -151,13 +152,32 @@ func (d *decoder) denyPath(where string, n *yaml.Node) {
 }
 
 func (d *decoder) networkMode(where string, n *yaml.Node) {
-	mode, ok := d.line(n, where, strconv.Quote(NetworkNone))
-	switch {
-	case !ok:
-	case slices.Contains(laterModes, mode):
-		d.fail(n, "%s: %s is not supported yet", where, mode)
-	case mode != NetworkNone:
-		d.fail(n, "unknown %s %q%s", where, mode, didYouMean(mode, append([]string{NetworkNone}, laterModes...)))
+	modes := []string{NetworkNone, NetworkRestricted, NetworkOpen}
+	mode, ok := d.line(n, where, "none, restricted or open")
+	if ok && !slices.Contains(modes, mode) {
+		d.fail(n, "unknown %s %q%s", where, mode, didYouMean(mode, modes))
+	}
+	d.p.Network.Mode, d.p.Network.ModePos = mode, d.pos(n)
+}
+
+// hosts returns the function that decodes a list of hosts into a field.
+func hosts(field func(*Profile) *[]Host) func(*decoder, string, *yaml.Node) {
+	return func(d *decoder, where string, n *yaml.Node) {
+		seen := map[string]Pos{}
+		for _, entry := range d.list(n, where, "a list of hosts") {
+			text, ok := d.line(entry, "an entry of "+where, "a host")
+			if !ok {
+				continue
+			}
+			host, err := policy.ParseHost(text)
+			if err != nil {
+				d.fail(entry, "%v", err)
+				continue
+			}
+			d.once(entry, where, host.String(), seen)
+			list := field(d.p)
+			*list = append(*list, Host{text, host, d.pos(entry)})
+		}
 	}
 }
 
@@ -295,12 +315,15 @@ func (d *decoder) time(where string, n *yaml.Node) {
 	}
 }
 
-func (d *decoder) failClosed(where string, n *yaml.Node) {
-	if n.Tag != "!!bool" || n.Value != "true" && n.Value != "false" {
-		d.want(n, where, "true or false")
-		return
+// truth returns the function that decodes true or false into a field.
+func truth(field func(*Profile) *bool) func(*decoder, string, *yaml.Node) {
+	return func(d *decoder, where string, n *yaml.Node) {
+		if n.Tag != "!!bool" || n.Value != "true" && n.Value != "false" {
+			d.want(n, where, "true or false")
+			return
+		}
+		*field(d.p) = n.Value == "true"
 	}
-	d.p.Sandbox.FailClosed = n.Value == "true"
 }
 
 // contradictions reports what each line allows and two lines together do not.
@@ -323,6 +346,27 @@ func (d *decoder) contradictions() {
 	}
 	if d.p.Processes.Mode == ProcessesNone && len(d.p.Processes.SpawnDirs) > 0 {
 		d.fail(d.modeAt, "processes.mode none allows no spawn_dirs; the first is at %s", d.p.Processes.SpawnDirs[0].Pos)
+	}
+	d.networkContradictions(d.p.Network)
+}
+
+func (d *decoder) networkContradictions(n Network) {
+	denied := map[policy.Host]Pos{}
+	for _, deny := range n.Deny {
+		denied[deny.Host] = deny.Pos
+	}
+	for _, grant := range n.Hosts {
+		if at, found := denied[grant.Host]; found {
+			d.failAt(grant.Pos, "%q is both granted and denied; the deny is at %s", grant.Text, at)
+		}
+	}
+	const need = "network.hosts needs network.mode: restricted"
+	switch {
+	case len(n.Hosts) == 0:
+	case !n.ModeNamed():
+		d.failAt(n.Hosts[0].Pos, need)
+	case n.Mode == NetworkNone || n.Mode == NetworkOpen:
+		d.failAt(n.ModePos, need+", not %s; the first host is at %s", n.Mode, n.Hosts[0].Pos)
 	}
 }
 

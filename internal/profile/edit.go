@@ -8,9 +8,10 @@ import (
 	"unicode/utf8"
 
 	"bourn"
+	"bourn/internal/policy"
 )
 
-// A List names a list of paths that edits know.
+// A List names a list of paths or hosts that edits know.
 type List string
 
 // Lists, by the keys that hold them.
@@ -19,42 +20,47 @@ const (
 	WriteList    List = "filesystem.write"
 	DenyList     List = "filesystem.deny"
 	SpawnDirList List = "processes.spawn_dirs"
+	HostList     List = "network.hosts"
+	DenyHostList List = "network.deny"
+	UnixList     List = "network.unix"
 )
 
-// Add returns src with path as the last entry of the list. A path that the list has
-// already changes nothing: the same text is returned and changed is false. What cannot
+// Add returns src with text as the last entry of the list. An entry that the list has
+// already changes nothing: the same text is returned and changed is false. The first of
+// HostList sets network.mode to restricted where the profile names no mode. What cannot
 // be parsed before or after is not edited; the error is ErrInvalid.
-func Add(name string, src []byte, list List, path string) (out []byte, changed bool, err error) {
-	e, err := newEdit(name, src, list, path)
+func Add(name string, src []byte, list List, text string) (out []byte, changed bool, err error) {
+	e, err := newEdit(name, src, list, text)
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot add %q to %s: %w", path, list, err)
+		return nil, false, fmt.Errorf("cannot add %q to %s: %w", text, list, err)
 	}
 	if e.index() >= 0 {
 		return src, false, nil
 	}
 	e.add()
-	out, err = e.finish(append(e.texts(), path))
+	out, err = e.finish(append(e.texts(), text))
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot add %q to %s: %w", path, list, err)
+		return nil, false, fmt.Errorf("cannot add %q to %s: %w", text, list, err)
 	}
 	return out, true, nil
 }
 
-// Remove returns src without path in the list. Paths are compared clean. The error is
-// ErrNotFound where the list does not have it, and ErrInvalid as for Add.
-func Remove(name string, src []byte, list List, path string) ([]byte, error) {
-	e, err := newEdit(name, src, list, path)
+// Remove returns src without text in the list. Paths are compared clean, and hosts by what
+// they name. The error is ErrNotFound where the list does not have it, and ErrInvalid as
+// for Add.
+func Remove(name string, src []byte, list List, text string) ([]byte, error) {
+	e, err := newEdit(name, src, list, text)
 	if err != nil {
-		return nil, fmt.Errorf("cannot remove %q from %s: %w", path, list, err)
+		return nil, fmt.Errorf("cannot remove %q from %s: %w", text, list, err)
 	}
 	i := e.index()
 	if i < 0 {
-		return nil, fmt.Errorf("cannot remove %q from %s: %w", path, list, bourn.ErrNotFound)
+		return nil, fmt.Errorf("cannot remove %q from %s: %w", text, list, bourn.ErrNotFound)
 	}
 	e.remove(i)
 	out, err := e.finish(slices.Delete(e.texts(), i, i+1))
 	if err != nil {
-		return nil, fmt.Errorf("cannot remove %q from %s: %w", path, list, err)
+		return nil, fmt.Errorf("cannot remove %q from %s: %w", text, list, err)
 	}
 	return out, nil
 }
@@ -80,13 +86,18 @@ func Remove(name string, src []byte, list List, path string) ([]byte, error) {
 // it), so the spaces inside brackets mean one thing in a block mapping and another in a
 // flow mapping. A list that a person wrote in one of these forms is taken out in the
 // same way; what that leaves is equal, and a comment keeps its key.
+//
+// Hosts need a mode. Where none is named, Add writes mode: restricted directly before the
+// key hosts that it makes, and Remove takes both out together. A mode that is there already is
+// never directly before a key that Add makes: where the mode is the last key, hosts go
+// before it. Where there is a key hosts and no mode, nothing is added.
 type edit struct {
 	*source
 	profile     *Profile
 	root        *node
 	list        List
 	parent, key string
-	path        string
+	given       string // the entry: a path, a pattern or a host
 	splices     []splice
 }
 
@@ -96,9 +107,9 @@ type splice struct {
 	text       string
 }
 
-func newEdit(name string, src []byte, list List, path string) (*edit, error) {
-	if bad := checkEntry(list, path); bad != "" {
-		return nil, fmt.Errorf("%w: %s", bourn.ErrInvalid, bad)
+func newEdit(name string, src []byte, list List, text string) (*edit, error) {
+	if err := checkEntry(list, text); err != nil {
+		return nil, err
 	}
 	s, problems := newSource(name, src)
 	if problems != nil {
@@ -116,23 +127,33 @@ func newEdit(name string, src []byte, list List, path string) (*edit, error) {
 	if bad != nil {
 		return nil, *bad
 	}
-	e := &edit{source: s, profile: p, root: root, list: list, path: path}
+	e := &edit{source: s, profile: p, root: root, list: list, given: text}
 	e.parent, e.key, _ = strings.Cut(string(list), ".")
 	return e, nil
 }
 
-func checkEntry(list List, path string) string {
-	if !utf8.ValidString(path) {
-		return "the path is not UTF-8, and a profile cannot hold it"
+func checkEntry(list List, text string) error {
+	var bad string
+	switch {
+	case list.ofHosts():
+		_, err := policy.ParseHost(text)
+		return err
+	case !utf8.ValidString(text):
+		bad = "the path is not UTF-8, and a profile cannot hold it"
+	case list == DenyList:
+		bad = checkDeny(text)
+	case slices.Contains([]List{ReadList, WriteList, SpawnDirList, UnixList}, list):
+		bad = checkPath(text)
+	default:
+		bad = fmt.Sprintf("there is no list %q", list)
 	}
-	switch list {
-	case ReadList, WriteList, SpawnDirList:
-		return checkPath(path)
-	case DenyList:
-		return checkDeny(path)
+	if bad != "" {
+		return fmt.Errorf("%w: %s", bourn.ErrInvalid, bad)
 	}
-	return fmt.Sprintf("there is no list %q", list)
+	return nil
 }
+
+func (l List) ofHosts() bool { return l == HostList || l == DenyHostList }
 
 // texts returns the entries of the list as they are written.
 func (e *edit) texts() []string { return e.profile.texts(e.list) }
@@ -140,9 +161,12 @@ func (e *edit) texts() []string { return e.profile.texts(e.list) }
 func (p *Profile) texts(list List) []string {
 	var texts []string
 	for _, path := range map[List][]Path{
-		ReadList: p.Filesystem.Read, WriteList: p.Filesystem.Write, SpawnDirList: p.Processes.SpawnDirs,
+		ReadList: p.Filesystem.Read, WriteList: p.Filesystem.Write, SpawnDirList: p.Processes.SpawnDirs, UnixList: p.Network.Unix,
 	}[list] {
 		texts = append(texts, path.Text)
+	}
+	for _, host := range map[List][]Host{HostList: p.Network.Hosts, DenyHostList: p.Network.Deny}[list] {
+		texts = append(texts, host.Text)
 	}
 	if list == DenyList {
 		for _, deny := range p.Filesystem.Deny {
@@ -152,9 +176,19 @@ func (p *Profile) texts(list List) []string {
 	return texts
 }
 
-// index returns the place of the path in the list, or -1.
+// index returns the place of the entry in the list, or -1.
 func (e *edit) index() int {
-	return slices.IndexFunc(e.texts(), func(text string) bool { return clean(text) == clean(e.path) })
+	return slices.IndexFunc(e.texts(), func(text string) bool { return e.list.same(text, e.given) })
+}
+
+// same reports whether two entries of a list mean the same.
+func (l List) same(a, b string) bool {
+	if !l.ofHosts() {
+		return clean(a) == clean(b)
+	}
+	x, errX := policy.ParseHost(a)
+	y, errY := policy.ParseHost(b)
+	return errX == nil && errY == nil && x == y
 }
 
 func (e *edit) splice(start, end int, text string) {
@@ -199,6 +233,8 @@ func (p *Profile) without(list List) Profile {
 		q.Filesystem.Deny = append(q.Filesystem.Deny, deny)
 	}
 	q.Processes.SpawnDirs = unplaced(p.Processes.SpawnDirs)
+	q.Network = Network{Mode: p.Network.Mode, Unix: unplaced(p.Network.Unix),
+		Hosts: unplacedHosts(p.Network.Hosts), Deny: unplacedHosts(p.Network.Deny)}
 	q.Env.Set = slices.Clone(p.Env.Set)
 	for i := range q.Env.Set {
 		q.Env.Set[i].Pos = Pos{}
@@ -212,8 +248,25 @@ func (p *Profile) without(list List) Profile {
 		q.Filesystem.Deny = nil
 	case SpawnDirList:
 		q.Processes.SpawnDirs = nil
+	case HostList:
+		q.Network.Hosts = nil
+		if q.Network.Mode == NetworkRestricted {
+			q.Network.Mode = NetworkNone // the same without hosts
+		}
+	case DenyHostList:
+		q.Network.Deny = nil
+	case UnixList:
+		q.Network.Unix = nil
 	}
 	return q
+}
+
+func unplacedHosts(hosts []Host) []Host {
+	var out []Host
+	for _, h := range hosts {
+		out = append(out, Host{Text: h.Text, Host: h.Host})
+	}
+	return out
 }
 
 func unplaced(paths []Path) []Path {

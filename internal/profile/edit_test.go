@@ -35,6 +35,22 @@ func TestAdd(t *testing.T) {
 		{"filesystem: {write: [/w]}\n", ReadList, "/x", "filesystem: {write: [/w], read: [ /x ]}\n"},
 		{"...\n", ReadList, "/x", "filesystem:\n  read:\n    - /x\n...\n"},
 		{"command:\n- sh\n- |\n  a\n\n\n", ReadList, "/x", ""},
+		// The first host brings the mode; a mode that is there stays apart from it.
+		{"", HostList, "x.org", "network:\n  mode: restricted\n  hosts:\n    - x.org\n"},
+		{"env:\n    pass:\n    - A\n", HostList, "*.x.org:443", "env:\n    pass:\n    - A\nnetwork:\n    mode: restricted\n    hosts:\n    - \"*.x.org:443\"\n"},
+		{"network: # mine\n", HostList, "x.org", "network: { mode: restricted, hosts: [ x.org ] } # mine\n"},
+		{"network: {}\n", HostList, "x.org", "network: {mode: restricted, hosts: [ x.org ]}\n"},
+		{"network: {deny: [y.org]}\n", HostList, "x.org", "network: {deny: [y.org], mode: restricted, hosts: [ x.org ]}\n"},
+		{"network: {\"deny\": [\"y.org\"]}\n", HostList, "x.org", "network: {\"deny\": [\"y.org\"], \"mode\": \"restricted\", \"hosts\": [ \"x.org\" ]}\n"},
+		{"network:\n  unix: [/s] # s\n  # end\n", HostList, "x.org", "network:\n  unix: [/s] # s\n  mode: restricted\n  hosts:\n    - x.org\n  # end\n"},
+		{"network:\r\n\r\n  # m\r\n  mode: restricted # r\r\n", HostList, "x.org", "network:\r\n\r\n  # m\r\n  hosts:\r\n    - x.org\r\n  mode: restricted # r\r\n"},
+		{"network:\n  mode: restricted\n", HostList, "x.org", "network:\n  hosts:\n    - x.org\n  mode: restricted\n"},
+		{"network:\n  mode: restricted\n  deny: []\n", HostList, "x.org", "network:\n  mode: restricted\n  deny: []\n  hosts:\n    - x.org\n"},
+		{"network: {mode: restricted}\n", HostList, "x.org", "network: {hosts: [ x.org ], mode: restricted}\n"},
+		{"network: { mode: restricted, hosts: [] }\n", HostList, "x.org", "network: { mode: restricted, hosts: [x.org] }\n"},
+		{"network:\n  mode: restricted\n  hosts:\n    - a.org\n", HostList, "::1", "network:\n  mode: restricted\n  hosts:\n    - a.org\n    - \"::1\"\n"},
+		{"network: {mode: open}\n", DenyHostList, "x.org", "network: {mode: open, deny: [ x.org ]}\n"},
+		{"network:\n  mode: none # n\n", UnixList, "/s", "network:\n  mode: none # n\n  unix:\n    - /s\n"},
 		// An empty list.
 		{"filesystem:\n  read: # r\n  write: []\n", ReadList, "/x", "filesystem:\n  read: [ /x ] # r\n  write: []\n"},
 		{"filesystem:\n  read: [ ] # r\n", ReadList, "/x", "filesystem:\n  read: [/x ] # r\n"},
@@ -70,8 +86,8 @@ func TestAdd(t *testing.T) {
 }
 
 func TestAddTwice(t *testing.T) {
-	src := []byte(head + "filesystem: {read: [/a//b/], deny: [{path: ~}]}\n")
-	for list, path := range map[List]string{ReadList: "/a/b", DenyList: "~/"} {
+	src := []byte(head + "filesystem: {read: [/a//b/], deny: [{path: ~}]}\nnetwork: {mode: restricted, hosts: [X.org.:0443], deny: ['::FFFF:10.0.0.1']}\n")
+	for list, path := range map[List]string{ReadList: "/a/b", DenyList: "~/", HostList: "x.org:443", DenyHostList: "10.0.0.1"} {
 		if got, changed, err := Add("p", src, list, path); err != nil || changed || string(got) != string(src) {
 			t.Errorf("Add(%s, %q) = %q, %v, %v, want no change", list, path, got, changed, err)
 		}
@@ -111,6 +127,32 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// A mode that is not as Add writes it, or that something is written to, outlives the hosts.
+func TestRemoveHost(t *testing.T) {
+	for _, test := range []struct{ src, want string }{
+		{"network:\n  mode: restricted\n  hosts:\n    - x.org\nlimits:\n", "limits:\n"},
+		{"network: # n\n  mode: restricted\n  hosts:\n    - x.org\n", "network: # n\n"},
+		{"network:\n  mode: restricted\n  hosts:\n    - x.org\n  deny:\n    - y.org\n", "network:\n  deny:\n    - y.org\n"},
+		{"network:\n  mode: restricted # m\n  hosts:\n    - x.org\n", "network:\n  mode: restricted # m\n"},
+		{"network:\n  mode: restricted\n  hosts: # h\n    - x.org\n", "network:\n  mode: restricted\n  hosts: # h\n"},
+		{"network:\n  mode: restricted\n  hosts: [x.org]\n", "network:\n  mode: restricted\n  hosts: []\n"},
+		{"network:\n  mode: restricted\n  hosts:\n    - X.ORG.\n    - y.org\n", "network:\n  mode: restricted\n  hosts:\n    - y.org\n"},
+		{"network: {mode: restricted, hosts: [x.org]}\n", "network: {mode: restricted, hosts: []}\n"},
+		{"network: {mode: restricted, hosts: [ x.org ], deny: []}\n", "network: {mode: restricted, hosts: [  ], deny: []}\n"},
+		{"network: {mode: 'restricted', hosts: [ x.org ]}\n", "network: {mode: 'restricted'}\n"},
+		{"network: {hosts: [ x.org ] , mode: restricted}\n", "network: {hosts: [  ] , mode: restricted}\n"},
+	} {
+		got, err := Remove("p", []byte(head+test.src), HostList, "x.org")
+		if err != nil {
+			t.Errorf("Remove(%q): %v", test.src, err)
+			continue
+		}
+		if diff := cmp.Diff(head+test.want, string(got)); diff != "" {
+			t.Errorf("Remove(%q) (-want +got):\n%s", test.src, diff)
+		}
+	}
+}
+
 func TestRemoveFirstLine(t *testing.T) {
 	src := "filesystem:\r\n  read:\r\n    - /x\r\nversion: 1\r\nagent: a\r\n"
 	got, err := Remove("p", []byte(src), ReadList, "/x")
@@ -138,6 +180,22 @@ func TestEditErrors(t *testing.T) {
 		out, _, err := Add("p", []byte(head+test.src), test.list, test.path)
 		if out != nil || !errors.Is(err, bourn.ErrInvalid) || err.Error() != test.want {
 			t.Errorf("Add(%q, %s, %q) = %q, %v\nwant %s", test.src, test.list, test.path, out, err, test.want)
+		}
+	}
+	for _, test := range []struct{ src, host, want string }{
+		{"", "http://x.org", `cannot add "http://x.org" to network.hosts: invalid host "http://x.org": give a name with an optional port, not a URL`},
+		{"network: {mode: none}\n", "x.org", `cannot add "x.org" to network.hosts: the profile would not be valid: ` +
+			`p:3:35: network.hosts needs network.mode: restricted, not none; the first host is at 3:20`},
+		{"network:\n  mode: open\n", "x.org", `cannot add "x.org" to network.hosts: the profile would not be valid: ` +
+			`p:6:9: network.hosts needs network.mode: restricted, not open; the first host is at 5:7`},
+		{"network:\n  hosts: []\n", "x.org", `cannot add "x.org" to network.hosts: the profile would not be valid: ` +
+			`p:4:11: network.hosts needs network.mode: restricted`},
+		{"network: {deny: [X.org]}\n", "x.org", `cannot add "x.org" to network.hosts: the profile would not be valid: ` +
+			`p:3:53: "x.org" is both granted and denied; the deny is at 3:18`},
+	} {
+		out, _, err := Add("p", []byte(head+test.src), HostList, test.host)
+		if out != nil || !errors.Is(err, bourn.ErrInvalid) || err.Error() != test.want {
+			t.Errorf("Add(%q, hosts, %q) = %q, %v\nwant %s", test.src, test.host, out, err, test.want)
 		}
 	}
 	_, err := Remove("p", []byte(head), DenyList, "/x")
@@ -176,6 +234,7 @@ type drawSource struct {
 	*rapid.T
 	paths int
 	notes int
+	mode  string // of the network, "" where it is not named
 }
 
 func (d *drawSource) one(of ...string) string { return rapid.SampledFrom(of).Draw(d.T, "form") }
@@ -192,6 +251,25 @@ func (d *drawSource) note() string {
 	}
 	d.notes++
 	return fmt.Sprintf("# note %d.", d.notes)
+}
+
+func (d *drawSource) host() string {
+	d.paths++
+	h := fmt.Sprintf("h%d.example.com", d.paths)
+	return d.one(h, "H"+h[1:]+":443", `"*.`+h+`"`, "'"+h+".:22'", fmt.Sprintf("'192.0.2.%d'", d.paths), fmt.Sprintf("\"[2001:db8::%x]:53\"", d.paths))
+}
+
+// entry draws an entry of a list.
+func (d *drawSource) entry(list string) string {
+	if List(list).ofHosts() {
+		return d.host()
+	}
+	return d.path()
+}
+
+// holds reports whether a list may have entries.
+func (d *drawSource) holds(list string) bool {
+	return List(list) != HostList || d.mode == NetworkRestricted
 }
 
 // gap draws lines without content.
@@ -217,14 +295,14 @@ func (d *drawSource) tailNote() string {
 	return d.one("", "", " ")
 }
 
-func (d *drawSource) flowList(indent string, oneLine bool) string {
+func (d *drawSource) flowList(list, indent string, oneLine bool) string {
 	n := rapid.IntRange(0, 3).Draw(d.T, "length")
-	if n == 0 {
+	if n == 0 || !d.holds(list) {
 		return d.one("[]", "[ ]")
 	}
 	var items []string
 	for range n {
-		items = append(items, d.path())
+		items = append(items, d.entry(list))
 	}
 	pad, end := d.one("", " "), d.one("", "", ",", " , ")
 	if oneLine || d.one("line", "lines") == "line" {
@@ -241,11 +319,14 @@ func (d *drawSource) flowList(indent string, oneLine bool) string {
 	return out + indent + " ]"
 }
 
-func (d *drawSource) flowMapping(indent string, keys []string, oneLine bool) string {
+func (d *drawSource) flowMapping(parent, indent string, keys []string, oneLine bool) string {
 	var items []string
 	for _, key := range keys {
-		if d.one("has", "has", "lacks") == "has" {
-			items = append(items, d.one(key, `"`+key+`"`)+": "+d.flowList(indent+"  ", oneLine))
+		switch {
+		case key == "mode":
+			items = append(items, d.one(key, `"mode"`)+": "+d.one(d.mode, `"`+d.mode+`"`))
+		case d.one("has", "has", "lacks") == "has":
+			items = append(items, d.one(key, `"`+key+`"`)+": "+d.flowList(parent+"."+key, indent+"  ", oneLine))
 		}
 	}
 	if len(items) == 0 {
@@ -255,10 +336,10 @@ func (d *drawSource) flowMapping(indent string, keys []string, oneLine bool) str
 	return "{" + pad + strings.Join(items, d.one(", ", " , ")) + d.one("", ",") + pad + "}"
 }
 
-func (d *drawSource) blockList(indent string) string {
+func (d *drawSource) blockList(list, indent string) string {
 	out := ""
 	for range rapid.IntRange(1, 3).Draw(d.T, "length") {
-		out += indent + d.one("- ", "-   ") + d.path() + d.tailNote() + "\n" + d.gap(indent)
+		out += indent + d.one("- ", "-   ") + d.entry(list) + d.tailNote() + "\n" + d.gap(indent)
 	}
 	return out
 }
@@ -266,13 +347,16 @@ func (d *drawSource) blockList(indent string) string {
 func (d *drawSource) blockMapping(parent, indent string, keys []string) string {
 	out := ""
 	for _, key := range keys {
-		switch d.one("absent", "bare", "flow", "block") {
-		case "bare":
+		list := parent + "." + key
+		switch form := d.one("absent", "bare", "flow", "block"); {
+		case key == "mode":
+			out += indent + key + ": " + d.one(d.mode, "'"+d.mode+"'") + d.tailNote() + "\n" + d.gap(indent)
+		case form == "bare":
 			out += indent + key + ":" + d.tailNote() + "\n"
-		case "flow":
-			out += indent + key + ": " + d.flowList(indent, false) + d.tailNote() + "\n"
-		case "block":
-			out += indent + key + ":" + d.tailNote() + "\n" + d.gap(indent) + d.blockList(indent+d.one("", "  "))
+		case form == "flow":
+			out += indent + key + ": " + d.flowList(list, indent, false) + d.tailNote() + "\n"
+		case form == "block" && d.holds(list):
+			out += indent + key + ":" + d.tailNote() + "\n" + d.gap(indent) + d.blockList(list, indent+d.one("", "  "))
 		}
 	}
 	if out == "" {
@@ -281,13 +365,13 @@ func (d *drawSource) blockMapping(parent, indent string, keys []string) string {
 	return parent + ":" + d.tailNote() + "\n" + d.gap(indent) + out
 }
 
-func (d *drawSource) mapping(parent string, keys []string) string {
+func (d *drawSource) mapping(parent string, keys, forms []string) string {
 	keys = rapid.Permutation(keys).Draw(d.T, "keys")
-	switch d.one("absent", "bare", "flow", "block", "block") {
+	switch d.one(forms...) {
 	case "bare":
 		return parent + ":" + d.tailNote() + "\n"
 	case "flow":
-		return parent + ": " + d.flowMapping("  ", keys, false) + d.tailNote() + "\n"
+		return parent + ": " + d.flowMapping(parent, "  ", keys, false) + d.tailNote() + "\n"
 	case "block":
 		return d.blockMapping(parent, d.one("  ", " ", "    "), keys)
 	}
@@ -295,19 +379,24 @@ func (d *drawSource) mapping(parent string, keys []string) string {
 }
 
 func (d *drawSource) source() string {
-	filesystem, processes := []string{"read", "write", "deny"}, []string{"spawn_dirs"}
+	filesystem, processes, network := []string{"read", "write", "deny"}, []string{"spawn_dirs"}, []string{"hosts", "deny", "unix"}
+	forms := []string{"absent", "bare", "flow", "block", "block"}
+	if d.mode = d.one("", NetworkRestricted, NetworkRestricted, NetworkNone, NetworkOpen); d.mode != "" {
+		network, forms = append(network, "mode"), forms[2:]
+	}
+	all := []string{"absent", "bare", "flow", "block", "block"}
 	if d.one("block", "block", "block", "flow") == "flow" {
 		parts := []string{"version: 1", `"agent": a`}
-		for parent, keys := range map[string][]string{"filesystem": filesystem, "processes": processes} {
-			if d.one("has", "lacks") == "has" {
-				parts = append(parts, parent+": "+d.flowMapping("", keys, false))
+		for _, m := range [][]string{append([]string{"filesystem"}, filesystem...), append([]string{"processes"}, processes...), append([]string{"network"}, network...)} {
+			if keys := m[1:]; d.one("has", "lacks") == "has" || slices.Contains(keys, "mode") {
+				parts = append(parts, m[0]+": "+d.flowMapping(m[0], "", rapid.Permutation(keys).Draw(d.T, "keys"), false))
 			}
 		}
 		slices.Sort(parts)
 		return d.gap("") + d.one("", "--- ") + "{" + strings.Join(parts, d.one(", ", ",\n ")) + d.one("}", "\n}", ",}") + d.one("", "\n")
 	}
 	parts := []string{
-		"version: 1" + d.tailNote() + "\n", "agent: a\n", d.mapping("filesystem", filesystem), d.mapping("processes", processes),
+		"version: 1" + d.tailNote() + "\n", "agent: a\n", d.mapping("filesystem", filesystem, all), d.mapping("processes", processes, all), d.mapping("network", network, forms),
 		d.one("", "env:\n  set:\n    A: |+\n      x\n\n", "limits: {memory: 1GB}\n", "command: ['a\n\n  b']\n"),
 	}
 	out := d.one("", "---\n")
@@ -321,14 +410,27 @@ func (d *drawSource) source() string {
 	return strings.ReplaceAll(out, "\n", d.one("\n", "\r\n"))
 }
 
-var lists = []List{ReadList, WriteList, DenyList, SpawnDirList}
+var lists = []List{ReadList, WriteList, DenyList, SpawnDirList, HostList, DenyHostList, UnixList}
+
+// unready reports whether a profile takes no host: its mode is another than restricted, or
+// it has the key for hosts and no mode.
+func unready(p *Profile, src []byte) bool {
+	if p.Network.ModeNamed() {
+		return p.Network.Mode != NetworkRestricted
+	}
+	var root struct{ Network map[string]any }
+	_ = yaml.Unmarshal(src, &root)
+	_, has := root.Network["hosts"]
+	return has
+}
 
 // An Add changes nothing but to insert, and its Remove gives the same bytes back, also
 // when there are others in between.
 func TestAddRemove(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src := []byte((&drawSource{T: t}).source())
-		if _, err := Parse("p", src); err != nil {
+		p, err := Parse("p", src)
+		if err != nil {
 			t.Fatalf("the source drawn is no profile: %v\n%s", err, src)
 		}
 		type step struct {
@@ -340,7 +442,16 @@ func TestAddRemove(t *testing.T) {
 		for i := range rapid.IntRange(1, 5).Draw(t, "adds") {
 			list := rapid.SampledFrom(lists).Draw(t, "list")
 			path := fmt.Sprintf("/new%d", i) + rapid.SampledFrom([]string{"", "/a b", "/#", "/, ]", "\n", "é"}).Draw(t, "path")
+			if list.ofHosts() {
+				path = fmt.Sprintf(rapid.SampledFrom([]string{"new%d.example.com", "*.new%d.example.com:443", "[2001:db8:1::%d]:22", "10.0.0.%d"}).Draw(t, "host"), i)
+			}
 			out, changed, err := Add("p", src, list, path)
+			if list == HostList && unready(p, src) {
+				if !errors.Is(err, bourn.ErrInvalid) || !strings.Contains(err.Error(), "network.hosts needs network.mode: restricted") {
+					t.Fatalf("Add(%s, %q) = %v, want a word about the mode\n%s", list, path, err, src)
+				}
+				continue
+			}
 			if err != nil || !changed {
 				t.Fatalf("Add(%s, %q) = %v, %v\n%s", list, path, changed, err, src)
 			}
@@ -348,6 +459,9 @@ func TestAddRemove(t *testing.T) {
 				t.Fatalf("Add(%s, %q) does more than insert:\n%s\n%s", list, path, src, out)
 			}
 			steps = append(steps, step{list, path, src})
+			if p, err = Parse("p", out); err != nil || list == HostList && p.Network.Mode != NetworkRestricted {
+				t.Fatalf("after Add(%s, %q) the mode is %s, %v\n%s", list, path, p.Network.Mode, err, out)
+			}
 			src = out
 		}
 		for _, s := range slices.Backward(steps) {
@@ -418,11 +532,13 @@ func ownLines(src []byte) []string {
 func FuzzEdit(f *testing.F) {
 	for _, src := range []string{
 		full, head, head + "filesystem:\n  read:\n  - /a # a\n  write: []\n", head + "filesystem:\r\n  read:\r\n", `{"version":1,"agent":"a"}`,
+		head + "network:\n  mode: restricted\n", head + "network: {hosts: [ a ], mode: restricted}\n",
 		head + "filesystem: {read: [\n/a, # x\n/b\n], write: [ ]}\n", "--- {version: 1, agent: a, filesystem: { }}\n...\n",
 		head + "env: {set: {A: 'x\n\n y'}}\ncommand:\n- |2+\n   a\n\n# c", head + "filesystem:\n  deny:\n  - path: /a\n",
 	} {
 		f.Add([]byte(src), uint8(0), "/x")
 		f.Add([]byte(src), uint8(2), "~/x y/**")
+		f.Add([]byte(src), uint8(4), "*.example.com:443")
 	}
 	f.Fuzz(func(t *testing.T, src []byte, n uint8, path string) {
 		list := lists[int(n)%len(lists)]

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -38,6 +39,11 @@ func (n *node) find(name string) *entry {
 		}
 	}
 	return nil
+}
+
+// place returns the place of an entry among those of a mapping.
+func (n *node) place(of *entry) int {
+	return slices.IndexFunc(n.entries, func(e entry) bool { return e.key == of.key })
 }
 
 func (n *node) flow() bool { return n.Style&yaml.FlowStyle != 0 }

@@ -16,11 +16,15 @@
 //	    - ~/src/app/.env
 //	    - "~/src/app/**/*.pem"
 //	    - path: ~/src/app/private
-//	network: {mode: none}            # none (default)
+//	network:
+//	  mode: restricted               # none (default), restricted, open
+//	  hosts: [api.example.com, "*.example.org:443", "localhost:5432"]
+//	  deny: [internal.example.org]   # wins over hosts
+//	  unix: [~/.ssh/agent.sock]      # sockets, as filesystem.read
 //	processes: {mode: any, spawn_dirs: [~/src/app/target]}   # any (default), allowlist, none
 //	env: {pass: [EDITOR], set: {CI: "1"}}
 //	limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
-//	sandbox: {fail_closed_on_sandbox_error: true}            # true (default)
+//	sandbox: {fail_closed_on_sandbox_error: true, transparent_network: true}   # both true (default)
 //
 // Unknown and duplicate keys, wrong types, bad values and contradictions are errors,
 // all of them reported at once. A key that the contract has and this version does not
@@ -29,14 +33,18 @@
 // goes on over several lines without quotes are errors too, and so are tabs outside
 // comments and characters that end a line for some readers and not for others.
 //
-// A backslash in a deny entry takes the next character literally; read, write and
-// spawn_dirs entries have no escapes and cannot hold an asterisk.
+// Hosts are written as [policy.ParseHost] reads them, and are compared by what they name.
+// With mode none or open, and with no mode at all, network.hosts is an error when it has
+// entries: it would have no effect.
+//
+// A backslash in an entry of filesystem.deny takes the next character literally; read,
+// write, spawn_dirs and unix entries have no escapes and cannot hold an asterisk.
 //
 // # Edits
 //
 // [Add] and [Remove] change the text and never re-encode it: comments, order, quoting,
 // blank lines and line ends stay as they are. An Add followed by the Remove of the same
-// path gives back the same bytes; edit.go says how. The caller locks and writes.
+// entry gives back the same bytes; edit.go says how. The caller locks and writes.
 //
 // # What it does not promise
 //
@@ -47,6 +55,7 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/internal/policy"
 )
 
 // Modes of processes; "" is never stored.
@@ -56,8 +65,12 @@ const (
 	ProcessesNone      = "none"      // system paths only
 )
 
-// NetworkNone is the mode in which nothing is reachable, and the default.
-const NetworkNone = "none"
+// Modes of network; "" is never stored.
+const (
+	NetworkNone       = "none"       // nothing is reachable; the default
+	NetworkRestricted = "restricted" // what hosts names and deny does not
+	NetworkOpen       = "open"       // the host's network as it is
+)
 
 // A Profile is what an agent's file declares, with the defaults filled in.
 type Profile struct {
@@ -79,9 +92,24 @@ type Filesystem struct {
 	Deny        []Deny
 }
 
-// Network says what may be reached.
+// Network says what may be reached. No host is listed twice in one list, and none is in
+// both.
 type Network struct {
-	Mode string // NetworkNone
+	Mode    string // NetworkNone, NetworkRestricted or NetworkOpen
+	ModePos Pos    // zero where the file names no mode
+	Hosts   []Host // empty but with NetworkRestricted
+	Deny    []Host
+	Unix    []Path // sockets
+}
+
+// ModeNamed reports whether the file itself says the mode.
+func (n Network) ModeNamed() bool { return n.ModePos != Pos{} }
+
+// A Host is an entry of network.hosts or network.deny.
+type Host struct {
+	Text string // as the file has it
+	Host policy.Host
+	Pos  Pos
 }
 
 // Processes says what may be executed.
@@ -111,9 +139,12 @@ type Limits struct {
 	Time      time.Duration
 }
 
-// Sandbox says what happens where the host cannot keep the boundary.
+// Sandbox says how the boundary is kept, and what happens where the host cannot keep it.
 type Sandbox struct {
 	FailClosed bool // refuse to start; the default
+	// Transparent lets programs that ignore proxy variables reach what is granted, too;
+	// the default.
+	Transparent bool
 }
 
 // Parse returns the profile that src declares. The name of the file is used in
@@ -146,7 +177,7 @@ func parse(s *source, agent bourn.AgentName) (*Profile, problemList) {
 	d := decoder{src: s, agent: agent, p: &Profile{
 		Network:   Network{Mode: NetworkNone},
 		Processes: Processes{Mode: ProcessesAny},
-		Sandbox:   Sandbox{FailClosed: true},
+		Sandbox:   Sandbox{FailClosed: true, Transparent: true},
 	}}
 	d.form(root, 0)
 	if len(d.problems) == 0 {

@@ -3,11 +3,13 @@ package profile
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"bourn"
+	"bourn/internal/policy"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -20,11 +22,11 @@ filesystem:
   read:  [~/src/lib, "/opt/data//set/"]
   write: [~/src/app]                # recursive; write implies read
   deny:  [~/src/app/.env, "~/src/app/**/*.pem", {path: ~/src/app/private}]
-network: {mode: none}
+network: {mode: restricted, hosts: [API.example.com, "*.example.org:443"], deny: ['[::1]'], unix: [~/.ssh/agent.sock]}
 processes: {mode: allowlist, spawn_dirs: [~/src/app/target]}
 env: {pass: [EDITOR, MODEL_API_KEY], set: {CI: "1", B_2: ""}}
 limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
-sandbox: {fail_closed_on_sandbox_error: false}
+sandbox: {fail_closed_on_sandbox_error: false, transparent_network: false}
 `
 
 func TestParse(t *testing.T) {
@@ -43,21 +45,31 @@ func TestParse(t *testing.T) {
 				{Path{"~/src/app/private", Pos{7, 56}}, false},
 			},
 		},
-		Network:   Network{Mode: "none"},
+		Network: Network{
+			Mode: "restricted", ModePos: Pos{8, 17},
+			Hosts: []Host{
+				{"API.example.com", policy.Host{Name: "api.example.com"}, Pos{8, 37}},
+				{"*.example.org:443", policy.Host{Name: "example.org", Suffix: true, Port: 443}, Pos{8, 54}},
+			},
+			Deny: []Host{{"[::1]", policy.Host{Addr: netip.IPv6Loopback()}, Pos{8, 83}}},
+			Unix: []Path{{"~/.ssh/agent.sock", Pos{8, 100}}},
+		},
 		Processes: Processes{"allowlist", []Path{{"~/src/app/target", Pos{9, 43}}}},
 		Env:       Env{[]string{"EDITOR", "MODEL_API_KEY"}, []EnvVar{{"CI", "1", Pos{10, 44}}, {"B_2", "", Pos{10, 53}}}},
 		Limits:    Limits{2 << 30, 256, 4096, 2 * time.Hour},
-		Sandbox:   Sandbox{false},
+		Sandbox:   Sandbox{false, false},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, addrs); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
 	}
 }
 
+var addrs = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
+
 func TestParseDefaults(t *testing.T) {
 	want := &Profile{
 		Version: 1, Agent: "a", Network: Network{Mode: "none"},
-		Processes: Processes{Mode: "any"}, Sandbox: Sandbox{FailClosed: true},
+		Processes: Processes{Mode: "any"}, Sandbox: Sandbox{FailClosed: true, Transparent: true},
 	}
 	for _, src := range []string{
 		"version: 1\nagent: a\n",
@@ -67,6 +79,7 @@ func TestParseDefaults(t *testing.T) {
 		`{"version": 1, "agent": "a", "filesystem": {"read": []}}`,
 		"version: 1\r\nagent: 'a'\r\nfilesystem:\r\nlimits: {}\r\nenv:\r\n  set:\r\n",
 		"  version: 1\n  agent: a\n  filesystem: # nothing\n    read:\n    deny: []\n",
+		"version: 1\nagent: a\nnetwork:\n  hosts:\n  deny: []\n  unix: []\nsandbox: {transparent_network: true}\n",
 	} {
 		got, err := Parse("p.yaml", []byte(src))
 		if err != nil {
@@ -98,13 +111,12 @@ func TestParseErrors(t *testing.T) {
 			`3:1: presets is not supported yet`, `4:1: service is not supported yet`, `5:1: context is not supported yet`,
 			`6:1: commit is not supported yet`, `7:1: hitl is not supported yet`, `8:1: tools is not supported yet`,
 			`9:1: delegate is not supported yet`}},
-		{"network: {mode: open, hosts: [], deny: [], unix: []}\n", []string{
-			`3:17: network.mode: open is not supported yet`, `3:23: network.hosts is not supported yet`,
-			`3:34: network.deny is not supported yet`, `3:44: network.unix is not supported yet`}},
-		{"network: {mode: restricted}\n", []string{`3:17: network.mode: restricted is not supported yet`}},
+		{"network: {mode: 1, hosts: {}, deny: x.org, unix: [.ssh]}\n", []string{
+			`3:17: network.mode must be none, restricted or open, not a number without quotes`, `3:27: network.hosts must be a list of hosts, not a mapping`,
+			`3:37: network.deny must be a list of hosts, not "x.org"`, `3:51: path ".ssh" is relative; begin it with / or ~/`}},
 		{"network: {mode: non}\n", []string{`3:17: unknown network.mode "non"; did you mean "none"?`}},
-		{"sandbox: {transparent_network: true, nested: false}\n", []string{
-			`3:11: sandbox.transparent_network is not supported yet`, `3:38: sandbox.nested is not supported yet`}},
+		{"sandbox: {transparent_network: yes, nested: false}\n", []string{
+			`3:32: sandbox.transparent_network must be true or false, not "yes"`, `3:37: sandbox.nested is not supported yet`}},
 		{"filesystem:\n  deny:\n    - {path: /a, style: empty}\n    - path: /b\n      placeholder: true\n    - style: none\n", []string{
 			`5:18: filesystem.deny.style is not supported yet`, `7:7: filesystem.deny.placeholder is not supported yet`,
 			`8:7: filesystem.deny.style is not supported yet`, `8:7: filesystem.deny.path is missing`}},
@@ -155,6 +167,25 @@ func TestParseErrors(t *testing.T) {
 			`5:5: an entry of filesystem.read must be on one line`,
 			`7:5: an entry of filesystem.read must be a path, not a number without quotes`,
 			`8:4: an entry of filesystem.read must be a path, not nothing`}},
+		// Hosts.
+		{"network:\n  mode: restricted\n  hosts: [http://x.org, '*', 7, 'x.org:0', 127.1.1, '']\n  deny: ['*.org', 'a b']\n", []string{
+			`5:11: invalid host "http://x.org": give a name with an optional port, not a URL`,
+			`5:25: invalid host "*": too broad: name a domain, as in *.example.com, or set network.mode to open`,
+			`5:30: an entry of network.hosts must be a host, not a number without quotes`,
+			`5:33: invalid host "x.org:0": the port must be a number from 1 to 65535`,
+			`5:44: invalid host "127.1.1": it is neither a host name nor an address in the usual spelling`,
+			`5:53: invalid host "": it is empty`,
+			`6:10: invalid host "*.org": too broad: name a domain, as in *.example.com`,
+			`6:19: invalid host "a b": it is not a host name`}},
+		{"network: {mode: restricted, hosts: [x.org, X.ORG., x.org:443, '10.0.0.1', '::ffff:10.0.0.1'], deny: [x.org, x.org]}\n", []string{
+			`3:37: "x.org" is both granted and denied; the deny is at 3:109`,
+			`3:44: "x.org" is listed twice in network.hosts; the first is at 3:37`,
+			`3:44: "X.ORG." is both granted and denied; the deny is at 3:109`,
+			`3:75: "10.0.0.1" is listed twice in network.hosts; the first is at 3:63`,
+			`3:109: "x.org" is listed twice in network.deny; the first is at 3:102`}},
+		{"network: {mode: none, hosts: [x.org, y.org]}\n", []string{`3:17: network.hosts needs network.mode: restricted, not none; the first host is at 3:31`}},
+		{"network: {mode: open, hosts: [x.org]}\n", []string{`3:17: network.hosts needs network.mode: restricted, not open; the first host is at 3:31`}},
+		{"network: {hosts: [x.org]}\n", []string{`3:19: network.hosts needs network.mode: restricted`}},
 		// Contradictions.
 		{"filesystem: {read: [/a, /a/], write: [/b//c], deny: [/a, /b/c, '/b/\\c']}\n", []string{
 			`3:21: "/a" is both granted and denied; the deny is at 3:54`,
@@ -186,6 +217,7 @@ func TestParseErrors(t *testing.T) {
 			`3:1: presets is not supported yet`, `3:26: nested deeper than 16 levels`}},
 		{"presets: " + strings.Repeat("[", 20000) + "\n", []string{`3:1: exceeded max depth of 10000`}},
 		// Syntax errors have a position.
+		{"network:\n  mode: restricted\n  hosts:\n    - a.org\n    - *.b.org\n", []string{`7:5: an entry that begins with * or & must be in quotes`}},
 		{"x: }\n", []string{`3:1: did not find expected node content`}},
 		{"env:\n  pass: [a, b\nlimits: {}\n", []string{`4:3: did not find expected ',' or ']'`}},
 		{"foo\n", []string{`3:1: could not find expected ':'`}},
@@ -270,7 +302,8 @@ func TestTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `# What agent builder may do; what is not here is closed to it.
+	want := `# What agent builder may do; what is not here is closed to it, and no host is reachable
+# (to grant one: bourn agent perm allow-host builder HOST).
 # A change takes effect when the agent next starts.
 version: 1
 agent: builder
@@ -286,9 +319,6 @@ filesystem:
   # Paths and patterns ("~/app/**/*.pem") that stay closed, whatever is granted.
   deny:
     - "~/src/app/**/*.pem"
-
-network:
-  mode: none # nothing is reachable
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("Template (-want +got):\n%s", diff)

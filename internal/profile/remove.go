@@ -1,6 +1,9 @@
 package profile
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // remove splices out the entry at i. What Add makes and nothing needs any more goes
 // with it.
@@ -44,17 +47,19 @@ func (e *edit) afterSpace(in *entry) bool { return e.text[in.colon:in.value.star
 // removeFlowEntry takes a list out of its flow mapping, and the mapping too if Add made
 // that. It reports false where the form is not Add's.
 func (e *edit) removeFlowEntry(parent, list *entry) bool {
-	if len(parent.value.entries) > 1 {
-		return e.cutLastEntry(parent.value, list)
+	start, end, n := list.key.start, list.value.end, 1
+	if mode := e.modeOf(parent.value, list); mode != nil {
+		start, n = mode.key.start, 2
 	}
-	start, end := list.key.start, list.value.end
 	switch {
+	case len(parent.value.entries) > n:
+		return e.cutBeforeMode(parent.value, list) || e.cutLastEntries(parent.value, list, n)
 	case start == parent.value.start+1 && e.text[e.skip(end)] == '}':
 		e.splice(start, end, "")
 	case !e.made(parent.value, start, end, "{ }"):
 		return false
 	case e.root.flow():
-		return e.cutLastEntry(e.root, parent)
+		return e.cutLastEntries(e.root, parent, 1)
 	case !e.afterSpace(parent):
 		return false
 	default:
@@ -63,18 +68,46 @@ func (e *edit) removeFlowEntry(parent, list *entry) bool {
 	return true
 }
 
-// cutLastEntry takes an entry that is the last of its flow mapping out, with the comma
-// and the space before it.
-func (e *edit) cutLastEntry(in *node, last *entry) bool {
-	n := len(in.entries)
-	if n < 2 || in.entries[n-1].key != last.key {
+// modeOf returns the entry before that of the list, if it is the mode that Add makes for
+// the list, or nil.
+func (e *edit) modeOf(in *node, list *entry) *entry {
+	i := in.place(list)
+	if e.list != HostList || i == 0 || in.entries[i-1].key.Value != "mode" {
+		return nil
+	}
+	mode := &in.entries[i-1]
+	made := []string{"mode: restricted, ", `"mode": "restricted", `}
+	if !in.flow() {
+		made = []string{"mode: restricted" + e.newline(mode.key.start) + strings.Repeat(" ", in.start-e.lineStart(in.start))}
+	}
+	if !slices.Contains(made, e.text[mode.key.start:list.key.start]) {
+		return nil
+	}
+	return mode
+}
+
+// cutLastEntries takes the last n entries of a flow mapping out, of which the last is
+// named, with the comma and the space before them.
+func (e *edit) cutLastEntries(in *node, last *entry, n int) bool {
+	first := len(in.entries) - n
+	if first < 1 || in.place(last) != len(in.entries)-1 {
 		return false
 	}
-	before := in.entries[n-2].value.end
-	if e.text[before:last.key.start] != ", " {
+	before := in.entries[first-1].value.end
+	if e.text[before:in.entries[first].key.start] != ", " {
 		return false
 	}
 	e.splice(before, last.value.end, "")
+	return true
+}
+
+// cutBeforeMode takes hosts that Add put before the mode out of a flow mapping.
+func (e *edit) cutBeforeMode(in *node, list *entry) bool {
+	last := in.entries[len(in.entries)-1]
+	if !e.keepsLast(last) || e.text[list.value.end:max(last.key.start, list.value.end)] != ", " {
+		return false
+	}
+	e.splice(list.key.start, last.key.start, "")
 	return true
 }
 
@@ -138,7 +171,11 @@ func (e *edit) removeBlock(parent, list *entry) {
 	start := only.dash
 	if e.directly(list.colon, start) {
 		start = list.key.start
-		if len(parent.value.entries) == 1 && e.directly(parent.colon, start) && !e.afterTail(parent) {
+		n := 1
+		if mode := e.modeOf(parent.value, list); mode != nil {
+			start, n = mode.key.start, 2
+		}
+		if len(parent.value.entries) == n && e.directly(parent.colon, start) && !e.afterTail(parent) {
 			start = parent.key.start
 		}
 	}

@@ -33,9 +33,9 @@ var schema = []key{
 	}},
 	{name: "network", bare: true, keys: []key{
 		{name: "mode", decode: (*decoder).networkMode},
-		{name: "hosts", later: true},
-		{name: "deny", later: true},
-		{name: "unix", later: true},
+		{name: "hosts", bare: true, decode: hosts(func(p *Profile) *[]Host { return &p.Network.Hosts })},
+		{name: "deny", bare: true, decode: hosts(func(p *Profile) *[]Host { return &p.Network.Deny })},
+		{name: "unix", bare: true, decode: paths(func(p *Profile) *[]Path { return &p.Network.Unix })},
 	}},
 	{name: "processes", bare: true, keys: []key{
 		{name: "mode", decode: (*decoder).processesMode},
@@ -57,8 +57,8 @@ var schema = []key{
 	{name: "tools", later: true},
 	{name: "delegate", later: true},
 	{name: "sandbox", bare: true, keys: []key{
-		{name: "fail_closed_on_sandbox_error", decode: (*decoder).failClosed},
-		{name: "transparent_network", later: true},
+		{name: "fail_closed_on_sandbox_error", decode: truth(func(p *Profile) *bool { return &p.Sandbox.FailClosed })},
+		{name: "transparent_network", decode: truth(func(p *Profile) *bool { return &p.Sandbox.Transparent })},
 		{name: "nested", later: true},
 	}},
 	{name: "service", later: true},
@@ -70,9 +70,6 @@ var denySchema = []key{
 	{name: "style", later: true},
 	{name: "placeholder", later: true},
 }
-
-// laterModes are the values of network.mode that nothing keeps yet.
-var laterModes = []string{"restricted", "open"}
 
 // A decoder fills a profile and collects what is wrong.
 type decoder struct {

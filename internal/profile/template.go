@@ -12,7 +12,8 @@ import (
 // hold.
 func Template(agent bourn.AgentName, command, write, read, deny []string) ([]byte, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What agent %s may do; what is not here is closed to it.\n", agent)
+	fmt.Fprintf(&b, "# What agent %s may do; what is not here is closed to it, and no host is reachable\n", agent)
+	fmt.Fprintf(&b, "# (to grant one: bourn agent perm allow-host %s HOST).\n", agent)
 	fmt.Fprintf(&b, "# A change takes effect when the agent next starts.\n")
 	fmt.Fprintf(&b, "version: 1\nagent: %s\n", quote(string(agent)))
 	if len(command) > 0 {
@@ -22,7 +23,6 @@ func Template(agent bourn.AgentName, command, write, read, deny []string) ([]byt
 	writeList(&b, "write", "Everything below these may be read and written.", write)
 	writeList(&b, "read", "Everything below these may be read.", read)
 	writeList(&b, "deny", `Paths and patterns ("~/app/**/*.pem") that stay closed, whatever is granted.`, deny)
-	b.WriteString("\nnetwork:\n  mode: none # nothing is reachable\n")
 
 	out := []byte(b.String())
 	if _, err := ParseFor(agent, "profile.yaml", out); err != nil {

@@ -77,6 +77,9 @@ func (s *source) syntax(err error) problem {
 	if found := s.searchSyntax(); found > 0 {
 		line = found
 	}
+	if text == "did not find expected alphabetic or numeric character" {
+		text = "an entry that begins with * or & must be in quotes"
+	}
 	line = min(max(line, 1), len(s.lines))
 	off := s.lines[line-1]
 	off += len(s.text[off:]) - len(strings.TrimLeft(s.text[off:], " "))

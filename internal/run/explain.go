@@ -36,6 +36,7 @@ func (p *Prepared) Explain(op policy.Operation, typed string) (Explanation, erro
 	}
 	e.Agent, e.Target = string(p.Options.Agent), typed
 	if op == policy.OpConnect {
+		p.explainHost(&e)
 		return e, nil
 	}
 	p.notTheHosts(&e)
@@ -239,6 +240,7 @@ func (p *Prepared) grantCommand(kind policy.Kind, at string) string {
 	add("--deny", o.Deny...)
 	add("--spawn-dir", o.SpawnDirs...)
 	add("--env", o.Env...)
+	add("--host", o.Hosts...)
 	add(map[policy.Kind]string{policy.KindRead: "--read", policy.KindWrite: "--write", policy.KindSpawnDir: "--spawn-dir"}[kind], at)
 	return strings.Join(append(words, "--", "COMMAND"), " ")
 }

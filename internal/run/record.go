@@ -36,6 +36,7 @@ type Record struct {
 	ProfileDigest string          `json:"profile_digest"`
 	Sandbox       policy.Sandbox  `json:"sandbox"`
 	Items         []policy.Item   `json:"items"`
+	Refusals      []Refusal       `json:"refusals,omitempty"` // once the run has ended
 }
 
 func (h *Home) runsDir(name bourn.AgentName) string { return filepath.Join(h.base(name), "runs") }

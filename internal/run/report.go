@@ -13,6 +13,8 @@ type Report struct {
 	Drift   bool            `json:"drift"` // the profile has changed since the seal
 	Items   []policy.Item   `json:"items"`
 
+	Refusals []Refusal `json:"refusals,omitempty"` // once the run has ended
+
 	Generation string `json:"generation,omitempty"`
 	Running    int    `json:"running,omitempty"` // how many runs of the agent live
 }

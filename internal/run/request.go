@@ -25,6 +25,8 @@ type Options struct {
 	Deny      []string
 	SpawnDirs []string
 	Env       []string // names to pass
+	Hosts     []string // to be reachable
+	Watch     bool     // report what of the file system was refused
 	Cwd       string   // canonical working directory
 	CwdName   string   // the same as the person spelled it ($PWD)
 }
@@ -55,7 +57,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	p.Request = &policy.Request{
 		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
 		Home: h.Person, BournDir: h.Dir, Program: h.Program, GitUser: h.gitIdentity(),
-		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0,
+		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0, Direct: true,
 	}
 	if o.Agent != "" {
 		if err := p.fromProfile(); err != nil {
@@ -113,6 +115,7 @@ func (p *Prepared) fromProfile() error {
 	for _, d := range prof.Filesystem.Deny {
 		p.deny(p.home.deny(d))
 	}
+	p.network(prof)
 	r.Exec = policy.ExecMode(prof.Processes.Mode)
 	r.Limits = policy.Limits(prof.Limits)
 	r.Advisory = !prof.Sandbox.FailClosed
@@ -121,6 +124,42 @@ func (p *Prepared) fromProfile() error {
 	}
 	for _, v := range prof.Env.Set {
 		r.Env = withVar(r.Env, policy.EnvVar{Name: v.Name, Value: v.Value, From: "profile"})
+	}
+	return nil
+}
+
+// network takes the hosts and sockets of the agent's profile.
+func (p *Prepared) network(prof *profile.Profile) {
+	r := p.Request
+	r.Network, r.Direct = policy.NetworkMode(prof.Network.Mode), prof.Sandbox.Transparent
+	for _, h := range prof.Network.Hosts {
+		r.Hosts = append(r.Hosts, policy.HostWish{Host: h.Host, From: "profile"})
+	}
+	for _, h := range prof.Network.Deny {
+		r.HostDenies = append(r.HostDenies, policy.HostWish{Host: h.Host, From: "profile"})
+	}
+	for _, u := range prof.Network.Unix {
+		r.Unix = append(r.Unix, policy.Grant{Kind: policy.KindUnix, From: "profile", Place: policy.Place{Path: p.home.expand(u.Text)}})
+	}
+}
+
+// hostFlags adds the hosts that were named for this run alone.
+func (p *Prepared) hostFlags() error {
+	for _, text := range p.Options.Hosts {
+		h, err := policy.ParseHost(text)
+		if err != nil {
+			return bourn.WithHint(err, "as in --host api.example.com, --host '*.example.org:443', --host localhost:5432")
+		}
+		if reason := policy.ProtectedHost(h); reason != "" {
+			return fmt.Errorf("%w: cannot grant %s: protected, it can never be granted: %s", bourn.ErrInvalid, h, reason)
+		}
+		p.Request.Hosts = append(p.Request.Hosts, policy.HostWish{Host: h, From: "flag"})
+	}
+	if len(p.Options.Hosts) > 0 && p.Request.Network != policy.NetworkOpen {
+		p.Request.Network = policy.NetworkRestricted
+	}
+	if p.Request.Network == policy.NetworkRestricted {
+		p.Request.Hostname, _ = os.Hostname()
 	}
 	return nil
 }
@@ -154,6 +193,9 @@ func (p *Prepared) fromFlags() error {
 	}
 	for _, name := range o.Env {
 		p.pass(name, "flag")
+	}
+	if err := p.hostFlags(); err != nil {
+		return err
 	}
 	covered := slices.ContainsFunc(o.Read, func(r string) bool { return policy.Under(o.Cwd, p.absolute(r)) })
 	if len(o.Read) > 0 && policy.Broad(o.Cwd, []string{p.home.Person}) != "" {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"bourn"
+	"bourn/internal/egress"
 	"bourn/internal/launch"
 	"bourn/internal/policy"
 	"bourn/internal/sandbox"
@@ -28,6 +29,9 @@ type Outcome struct {
 	Run     string
 	Sandbox policy.Sandbox
 	Notes   []string // what a person should know, in order
+	// Refusals are the distinct things that were refused, in the order in which they were
+	// first seen.
+	Refusals []Refusal
 }
 
 // runner carries one run from the prepared plan to its end.
@@ -39,6 +43,9 @@ type runner struct {
 	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
 	tell    func(Report)
+	egress  *egress.Server
+	access  *accesses // nil without --watch
+	refused refusals
 	pruned  chan error // what came of removing old records, once that was begun
 }
 
@@ -71,7 +78,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	result, err := launch.Run(launch.Config{
 		Child: s.Child, Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
 		Report: r.prepare,
-		Sealed: r.sealed, Gate: gate.serve, Probe: probe,
+		Sealed: r.sealed, Gate: gate.serve, Network: r.serveNetwork, Accessed: r.accessed(), Probe: probe,
 		Notice: func(n launch.Notice) {
 			if len(r.notices) < maxNotices {
 				r.notices = append(r.notices, n)
@@ -81,9 +88,15 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	if errors.Is(err, bourn.ErrWeakHost) && p.Request.Advisory && !probe {
 		result, err = r.advisory(s, err)
 	}
+	if r.egress != nil {
+		r.egress.Close()
+	}
+	r.access.close()
 	out := Outcome{Result: result, Run: id, Sandbox: r.sandbox}
 	if err == nil {
+		out.Refusals = r.refused.list()
 		out.Notes = r.notes()
+		r.recordRefusals(out.Refusals)
 	}
 	return out, errors.Join(err, r.finish())
 }

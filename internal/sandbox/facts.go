@@ -86,6 +86,7 @@ func place(p string) policy.Place {
 func fill(p *policy.Place, o survey.Object) {
 	p.Dir = o.Type == survey.Dir
 	p.Special = o.Type == survey.Fifo || o.Type == survey.Socket || o.Type == survey.Device
+	p.Socket = o.Type == survey.Socket
 	p.Nlink = o.Nlink
 	if o.Type != survey.Missing {
 		p.Object = policy.Object{Dev: o.Dev, Ino: o.Ino, Born: o.Born}
@@ -214,6 +215,11 @@ func (g *gatherer) grants() error {
 		if gr.Exists && gr.Err == "" && gr.Foul == "" && gr.Kind != policy.KindSpawnDir {
 			g.roots = append(g.roots, gr.Real)
 		}
+	}
+	for i := range g.req.Unix {
+		gr := &g.req.Unix[i]
+		gr.Place = place(gr.Path)
+		gr.Foul = g.foul(gr.Links)
 	}
 	slices.Sort(g.roots)
 	g.roots = slices.CompactFunc(g.roots, func(a, b string) bool { return policy.Under(b, a) })

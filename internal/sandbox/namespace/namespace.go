@@ -73,5 +73,8 @@ func (t *Tree) Reguard(dir int, name string) error { return t.reguard(dir, name)
 // Seal makes the root itself read-only.
 func (t *Tree) Seal() error { return t.seal() }
 
+// Masked reports whether what stands at a path inside is an object that closes it.
+func (t *Tree) Masked(path string) bool { return t.masked(path) }
+
 // LoopbackUp brings up the loopback interface of the caller's network namespace.
 func LoopbackUp() error { return loopbackUp() }

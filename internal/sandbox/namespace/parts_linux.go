@@ -149,6 +149,11 @@ func (t *Tree) makeEtc(plan *policy.Plan) error {
 			return step("copy", at, err)
 		}
 	}
+	for _, f := range plan.Files {
+		if err := etc.write(f.Path, []byte(f.Text)); err != nil {
+			return step("write", f.Path, err)
+		}
+	}
 	if !gitconfig && plan.GitUser != "" {
 		return step("write", gitconfigPath, etc.write(gitconfigPath, []byte(plan.GitUser)))
 	}

@@ -417,6 +417,11 @@ func (t *Tree) remask(dir int, name string, empty bool) error {
 	return t.maskFD(fd, policy.Mask{Empty: empty})
 }
 
+func (t *Tree) masked(path string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && uint64(st.Dev) == t.masksDev
+}
+
 func (t *Tree) reguard(dir int, name string) error {
 	fd, err := openIn(dir, name)
 	if err != nil {

@@ -1,0 +1,200 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"bourn/internal/egress"
+	"bourn/internal/policy"
+)
+
+// A Refusal is something that was refused during a run, with how often it was.
+type Refusal struct {
+	Operation policy.Operation `json:"operation"`
+	Target    string           `json:"target"`
+	Reason    string           `json:"reason"`
+	Count     int              `json:"count"`
+	Grant     string           `json:"grant,omitempty"` // the command that would mend it
+}
+
+// maxRefusals bounds what a run can make its launcher keep.
+const maxRefusals = 500
+
+// refusals gathers them from several goroutines.
+type refusals struct {
+	mu   sync.Mutex
+	all  []Refusal
+	at   map[[3]string]int
+	more int // that were not kept
+}
+
+func (r *refusals) add(op policy.Operation, target, reason, grant string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := [3]string{string(op), target, reason}
+	if i, ok := r.at[key]; ok {
+		r.all[i].Count++
+		return
+	}
+	if len(r.all) == maxRefusals {
+		r.more++
+		return
+	}
+	if r.at == nil {
+		r.at = map[[3]string]int{}
+	}
+	r.at[key] = len(r.all)
+	r.all = append(r.all, Refusal{op, target, reason, 1, grant})
+}
+
+func (r *refusals) list() []Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all
+}
+
+// serveNetwork serves the listeners that plan.Listen lists.
+func (r *runner) serveNetwork(files []*os.File) error {
+	var ls egress.Listeners
+	var failed error
+	for i, f := range files {
+		use := r.Plan.Listen[i].Use
+		if use == policy.ListenNames {
+			c, err := net.FilePacketConn(f)
+			ls.Names, failed = c, first(failed, err)
+		} else {
+			l, err := net.FileListener(f)
+			switch failed = first(failed, err); use {
+			case policy.ListenProxy:
+				ls.Proxy = l
+			case policy.ListenNames2:
+				ls.Names2 = l
+			default:
+				ls.Direct = append(ls.Direct, l)
+			}
+		}
+		f.Close()
+	}
+	if failed != nil {
+		return failed
+	}
+	r.egress = egress.Serve(egress.Config{Network: &r.Plan.Network, Refused: r.hostRefused}, ls)
+	return nil
+}
+
+func first(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// hostRefused keeps a refusal of the network.
+func (r *runner) hostRefused(no egress.Refusal) {
+	r.refused.add(policy.OpConnect, no.Target, no.Reason, r.hostGrant(no.Target, no.Reason))
+}
+
+// hostGrant returns the command that would let a refused target through, or "" where no
+// grant would.
+func (r *runner) hostGrant(target, reason string) string {
+	h, err := policy.ParseHost(target)
+	if err != nil || reason != "not granted" && reason != fmt.Sprintf("port %d is not granted", h.Port) {
+		return ""
+	}
+	if h.Port == 80 || h.Port == 443 {
+		h.Port = 0
+	}
+	return r.Prepared.allowHost(h)
+}
+
+// allowHost is the command line that grants a host: to the agent for good, or to a run
+// without one for this time.
+func (p *Prepared) allowHost(h policy.Host) string {
+	if name := p.Options.Agent; name != "" {
+		return "bourn agent perm allow-host " + string(name) + " " + shellQuote(h.String())
+	}
+	return "bourn run --host " + shellQuote(h.String()) + " …"
+}
+
+// recordRefusals adds the refusals to the run's record. That the run has ended shows from
+// the process table, so a record that cannot be written again is no harm.
+func (r *runner) recordRefusals(all []Refusal) {
+	if len(all) == 0 || r.record == nil {
+		return
+	}
+	at := filepath.Join(r.home.runsDir(r.Options.Agent), r.id+".json")
+	rec, err := readRecord(at)
+	if err != nil {
+		return
+	}
+	rec.Refusals = all
+	if data, err := json.MarshalIndent(rec, "", "  "); err == nil {
+		if d, err := newDraft(at, append(data, '\n'), 0o600); err == nil {
+			defer d.discard()
+			_ = d.commit(nil)
+		}
+	}
+}
+
+// explainHost adds to an answer about a host what its name resolves to now, and the
+// command that would mend a refusal.
+func (p *Prepared) explainHost(e *Explanation) {
+	h, err := policy.ParseHost(e.Target)
+	if err != nil || h.Suffix {
+		return
+	}
+	network := &p.Plan.Network
+	if h.Port == 0 {
+		h.Port = 443
+	}
+	t := policy.Target{Name: h.Name, Addr: h.Addr, Port: h.Port}
+	if e.Allowed == "allowed" && t.Name != "" && network.Mode == policy.NetworkRestricted {
+		p.explainAddresses(e, t)
+		return
+	}
+	if e.Allowed == "allowed" || e.Item != nil && e.Item.Kind == policy.KindDeny || policy.ProtectedHost(h) != "" {
+		return
+	}
+	if h.Port == 80 || h.Port == 443 {
+		h.Port = 0
+	}
+	e.Grant = p.allowHost(h)
+}
+
+// explainAddresses resolves a granted name, and corrects the answer where none of its
+// addresses may be reached.
+func (p *Prepared) explainAddresses(e *Explanation, t policy.Target) {
+	if t.Name == policy.Localhost {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
+	defer cancel()
+	addrs, err := egress.Resolve(ctx, t.Name)
+	if err != nil {
+		e.Notes = append(e.Notes, fmt.Sprintf("it is granted, and does not resolve on this host now: %v", err))
+		return
+	}
+	refused := ""
+	for _, addr := range addrs {
+		r := p.Plan.Network.JudgeAddress(t, addr)
+		if r.Allowed {
+			return
+		}
+		refused = r.Reason
+	}
+	if refused != "" {
+		e.Allowed, e.Reason = "denied", "its name is granted, and "+refused
+		if h := (policy.Target{Addr: addrs[0].Unmap(), Port: t.Port}).Host(); policy.ProtectedHost(h) == "" {
+			e.Grant = p.allowHost(h)
+		}
+	}
+}
+
+// explainTime bounds how long explain waits for the host's resolver.
+const explainTime = 5 * time.Second

@@ -1,0 +1,7 @@
+package notify
+
+import "golang.org/x/sys/unix"
+
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+var archTable = [...]call{}
