@@ -36,6 +36,7 @@ var dependencies = []dependency{
 	{"internal/launch/terminal", 3, "", "golang.org/x/sys/unix"},
 	{"internal/launch", 4, ". internal/launch/terminal internal/policy internal/sandbox/landlock internal/sandbox/namespace internal/sandbox/notify internal/sandbox/seccomp", "github.com/bmatcuk/doublestar/v4 golang.org/x/sys/unix"},
 	{"internal/run/runtest", 6, "", ""},
+	{"internal/run/nettest", 6, "", "golang.org/x/net/dns/dnsmessage"},
 	{"internal/run", 7, ". internal/egress internal/launch internal/policy internal/profile internal/sandbox internal/sandbox/landlock internal/sandbox/survey", "github.com/rogpeppe/go-internal/lockedfile"},
 	{"internal/run/difftest", 8, "", ""},
 	{"internal/cli", 8, ". internal/launch internal/policy internal/profile internal/run", "github.com/spf13/cobra"},
@@ -67,6 +68,7 @@ var systemCallers = []string{
 	"internal/daemon", // peer credentials
 	"internal/launch",
 	"internal/posix",
+	"internal/run/nettest", // makes namespaces for tests
 	"internal/run/runtest", // starts the production binary as another user
 	"internal/sandbox",
 	"internal/workspace",

@@ -86,7 +86,7 @@ When you run the same thing every day, give it a name and grants of its own:
   bourn agent create builder --write ~/src/app -- make
   bourn run --agent builder
 
-The network is closed unless hosts are granted: bourn run --host registry.npmjs.org -- npm ci`,
+The network is closed unless hosts are granted: bourn run --host api.example.com -- make fetch`,
 		Example: `  bourn run --deny .env -- npm test
   bourn agent perm list-paths builder`,
 		Version:       version,

@@ -101,7 +101,7 @@ what a tool needs, as in --read ~/go/pkg/mod.`,
   bourn run --deny .env --deny '**/*.pem' -- sh
   bourn run --read ~/src/lib --env EDITOR -- make
   bourn run --read ~/go/pkg/mod -- go build ./...
-  bourn run --host registry.npmjs.org -- npm install
+  bourn run --host api.example.com -- make fetch
   bourn run --agent builder --report ~/report.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.exit = exitNoRun

@@ -190,6 +190,11 @@ func (h *held) Close() error {
 	return nil
 }
 
+func (h *held) CloseWrite() error {
+	closeWrite(h.Conn)
+	return nil
+}
+
 // tunnel answers CONNECT.
 func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	t, err := target(r.Host, "443")
