@@ -42,6 +42,7 @@ bourn run --agent NAME executes when it names none.`,
 	fl.StringArrayVar(&n.Write, "write", nil, "a file or directory to be writable")
 	fl.StringArrayVar(&n.Read, "read", nil, "a file or directory to be readable")
 	fl.StringArrayVar(&n.Deny, "deny", nil, "a path or pattern to be closed, also inside what is granted")
+	fl.StringArrayVar(&n.Hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
 	jsonFlag(cmd)
 	return cmd
 }

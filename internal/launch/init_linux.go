@@ -115,13 +115,21 @@ func (c *child) serve() error {
 	if c.terminal != nil {
 		ready = append(ready, c.terminal.master)
 	}
-	ready = append(ready, c.listeners...)
-	if err := c.link.send(message{Kind: kindReady}, ready...); err != nil {
+	made := ""
+	for _, fd := range c.listeners {
+		made += string(madeMark(fd))
+		if fd >= 0 {
+			ready = append(ready, fd)
+		}
+	}
+	if err := c.link.send(message{Kind: kindReady, Data: made}, ready...); err != nil {
 		return err
 	}
 	unix.Close(gate)
 	for _, fd := range c.listeners {
-		unix.Close(fd)
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
 	if c.terminal != nil {
 		unix.Close(c.terminal.master)

@@ -62,7 +62,7 @@ type Config struct {
 	// error ends the run.
 	Sealed func(pid int, landlockABI int) error
 	// Network serves what plan.Listen lists, in that order: listeners that stand in the
-	// run's network namespace. It is called before the command's first instruction, and
+	// run's network namespace, nil for one that this host cannot have (no IPv6). It is called before the command's first instruction, and
 	// owns and closes them. Nil closes them.
 	Network func([]*os.File) error
 	// Gate serves one connection to /run/bourn/gate.sock; it owns and closes it. Nil

@@ -18,6 +18,9 @@ const backlog = 512
 // listen makes the listeners of a plan in the run's network namespace. Only the parent
 // serves them; here they are made, since a socket belongs to the namespace that it was
 // made in.
+//
+// Where the host has no IPv6 its addresses are left out: the result has -1 in the place of
+// such a listener.
 func listen(plan *policy.Plan) ([]int, error) {
 	if len(plan.Listen) == 0 {
 		return nil, nil
@@ -26,13 +29,16 @@ func listen(plan *policy.Plan) ([]int, error) {
 		return nil, fmt.Errorf("add %s: %w", policy.OwnNet, err)
 	}
 	for _, a := range plan.Local {
-		if err := addAddress(netip.PrefixFrom(a, a.BitLen())); err != nil {
+		if err := addAddress(netip.PrefixFrom(a, a.BitLen())); err != nil && !a.Is6() {
 			return nil, fmt.Errorf("add %s: %w", a, err)
 		}
 	}
 	var fds []int
 	for _, l := range plan.Listen {
 		fd, err := listenOn(l)
+		if err != nil && l.Addr.Addr().Is6() {
+			fd, err = -1, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("listen on %s: %w", l.Addr, err)
 		}
@@ -40,6 +46,19 @@ func listen(plan *policy.Plan) ([]int, error) {
 	}
 	return fds, nil
 }
+
+// madeMark is what the ready message has for a listener.
+func madeMark(fd int) rune {
+	if fd < 0 {
+		return notMade
+	}
+	return made
+}
+
+const (
+	made    = '+'
+	notMade = '-'
+)
 
 func listenOn(l policy.Listen) (int, error) {
 	kind := unix.SOCK_STREAM

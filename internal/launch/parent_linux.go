@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -331,7 +332,7 @@ func (p *parent) hear(r received) (done bool, err error) {
 	m := r.m
 	switch m.Kind {
 	case kindReady:
-		return false, p.ready(r.fds)
+		return false, p.ready(r.fds, m.Data)
 	case kindFailed:
 		return true, weak(m.Step, stepFailure(m))
 	case kindSealed:
@@ -371,27 +372,33 @@ func (p *parent) hear(r received) (done bool, err error) {
 	return false, nil
 }
 
-// ready takes the gate's listener and the terminal, and hands over the report.
-func (p *parent) ready(fds []int) error {
+// ready takes the gate's listener, the terminal and the listeners of the network, of which
+// marks says which were made, and hands over the report.
+func (p *parent) ready(fds []int, marks string) error {
 	if p.reportErr != nil {
 		for _, fd := range fds {
 			unix.Close(fd)
 		}
 		return p.reportErr
 	}
-	want := 1 + len(p.config.Plan.Listen)
+	want := 1 + strings.Count(marks, string(made))
 	if p.outer.any() {
 		want++
 	}
-	if len(fds) != want {
+	if len(fds) != want || len(marks) != len(p.config.Plan.Listen) {
 		return p.broken(fmt.Errorf("%d descriptors came, not %d", len(fds), want))
 	}
 	p.gateFD = fds[0]
 	if p.outer.any() {
 		p.master = os.NewFile(uintptr(fds[1]), "pty master")
 	}
-	for _, fd := range fds[want-len(p.config.Plan.Listen):] {
-		p.listeners = append(p.listeners, os.NewFile(uintptr(fd), "listener"))
+	left := fds[len(fds)-strings.Count(marks, string(made)):]
+	for _, mark := range marks {
+		var f *os.File
+		if mark == made {
+			f, left = os.NewFile(uintptr(left[0]), "listener"), left[1:]
+		}
+		p.listeners = append(p.listeners, f)
 	}
 	err := p.link.send(message{Kind: kindReport, Data: string(p.report)})
 	p.catch()
@@ -474,7 +481,9 @@ func (p *parent) end() {
 		unix.Close(p.gateFD)
 	}
 	for _, f := range p.listeners {
-		f.Close()
+		if f != nil {
+			f.Close()
+		}
 	}
 	if p.relay != nil {
 		p.relay.Close()

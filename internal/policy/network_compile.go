@@ -37,6 +37,14 @@ func (c *compiler) proxyVariables() {
 	}
 }
 
+// DropProxy takes the proxy variables away again: nothing serves the proxy in a run that is
+// not sealed.
+func (p *Plan) DropProxy() {
+	p.Env = slices.DeleteFunc(p.Env, func(kv string) bool {
+		return slices.ContainsFunc(proxyVariables, func(v EnvVar) bool { return kv == v.Name+"="+v.Value })
+	})
+}
+
 // maxListeners bounds the ports that are listened on for programs that ignore the proxy:
 // the descriptors travel in one message (unix(7), SCM_MAX_FD).
 const maxListeners = 200
@@ -137,11 +145,20 @@ func (c *compiler) listen() {
 		return
 	}
 	p.Listen = append(p.Listen, Listen{ListenNames, namesAddr}, Listen{ListenNames2, namesAddr})
-	everywhere := map[uint16]bool{}
+	wild := map[bool]netip.Addr{true: netip.IPv4Unspecified(), false: netip.IPv6Unspecified()}
+	everywhere := map[Listen]bool{} // what is listened on for all addresses of a family
+	for _, g := range p.Network.Grants {
+		for _, port := range g.Ports() {
+			if !g.loopback() && !OwnNet.Contains(g.Addr) {
+				everywhere[Listen{ListenDirect, netip.AddrPortFrom(wild[!g.Addr.Is6()], port)}] = true
+			}
+		}
+	}
 	add := func(g HostRule, addr netip.Addr, port uint16) {
 		l := Listen{ListenDirect, netip.AddrPortFrom(addr, port)}
+		over := Listen{ListenDirect, netip.AddrPortFrom(wild[addr.Is4()], port)}
 		switch {
-		case slices.Contains(p.Listen, l):
+		case slices.Contains(p.Listen, l), everywhere[over] && over != l: // one on all addresses is there
 		case port == proxyAddr.Port() || port == namesAddr.Port() || len(p.Listen) >= maxListeners:
 			p.Items[g.Item].Caveat = "only through the proxy that the environment names"
 		default:
@@ -149,33 +166,26 @@ func (c *compiler) listen() {
 		}
 	}
 	for _, g := range p.Network.Grants {
-		if g.loopback() {
-			continue
+		var at []netip.Addr
+		switch {
+		case OwnNet.Contains(g.Addr):
+			p.Items[g.Item].Caveat = "only through the proxy that the environment names"
+		case g.loopback() && g.Addr.IsValid():
+			at = []netip.Addr{g.Addr}
+		case g.loopback():
+			at = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+		case g.Addr.Is6():
+			at = []netip.Addr{netip.IPv6Unspecified()}
+		default:
+			at = []netip.Addr{netip.IPv4Unspecified()}
 		}
-		for _, port := range g.Ports() {
-			add(g, netip.IPv4Unspecified(), port)
-			everywhere[port] = true
-			if g.Addr.Is6() {
-				add(g, netip.IPv6Unspecified(), port)
+		for _, addr := range at {
+			for _, port := range g.Ports() {
+				add(g, addr, port)
 			}
 		}
-		if g.Addr.IsValid() && !slices.Contains(p.Local, g.Addr) {
+		if g.Addr.IsValid() && len(at) > 0 && !g.loopback() && !slices.Contains(p.Local, g.Addr) {
 			p.Local = append(p.Local, g.Addr)
-		}
-	}
-	for _, g := range p.Network.Grants {
-		if !g.loopback() {
-			continue
-		}
-		for _, port := range g.Ports() {
-			for _, addr := range []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
-				if (!g.Addr.IsValid() || g.Addr == addr) && !(everywhere[port] && addr.Is4()) {
-					add(g, addr, port)
-				}
-			}
-			if g.Addr.Is4() && g.Addr != netip.AddrFrom4([4]byte{127, 0, 0, 1}) && !everywhere[port] {
-				add(g, g.Addr, port)
-			}
 		}
 	}
 }
@@ -225,11 +235,19 @@ func (c *compiler) unixSockets() {
 			continue
 		}
 		item := c.keep(KindUnix, g.Real, g.From, byNamespace)
-		c.plan.Items[item].Caveat = "when the host replaces the socket, the run keeps the old one until its next start"
+		c.plan.Items[item].Caveat = socketCaveat(g.Real)
 		if c.shown(g.Real, true) || slices.ContainsFunc(c.plan.Binds, func(b Bind) bool { return b.Path == path.Dir(g.Real) && b.Source == "" }) {
-			c.plan.Items[item].Caveat = ""
 			continue
 		}
 		c.plan.Binds = append(c.plan.Binds, Bind{Path: g.Real, Write: true, NoExec: true, Object: g.Object, Item: item})
 	}
+}
+
+func socketCaveat(at string) string {
+	for _, row := range mightySockets {
+		if strings.HasSuffix(at, row.end) {
+			return row.what
+		}
+	}
+	return "when the host replaces the socket, the run keeps the old one until its next start"
 }

@@ -6,6 +6,22 @@ import (
 	"strings"
 )
 
+// mightySockets are sockets through which whoever speaks to them gets more than the seal
+// holds, by the end of their path.
+var mightySockets = []struct{ end, what string }{
+	{"/docker.sock", "whoever speaks to it is as good as root on this host"},
+	{"/podman.sock", "whoever speaks to it runs containers as its owner, outside this seal"},
+	{"/containerd.sock", "whoever speaks to it is as good as root on this host"},
+	{"/crio.sock", "whoever speaks to it is as good as root on this host"},
+	{"/libvirt-sock", "whoever speaks to it is as good as root on this host"},
+	{"/snapd.socket", "whoever speaks to it can change what is installed on this host"},
+	{"/lxd/unix.socket", "whoever speaks to it is as good as root on this host"},
+	{"/system_bus_socket", "it leads to the host's services"},
+	{"/bus", "it leads to the session's services, which start programs outside this seal"},
+	{"/systemd/private", "it starts programs outside this seal"},
+	{"/.X11-unix/X0", "it reads and types in every window"},
+}
+
 // SystemPaths are readable and executable for every agent, where they exist.
 var SystemPaths = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store",
@@ -149,6 +165,9 @@ func Broad(p string, homes []string) string {
 func protection(p string, kind Kind, req *Request) (Protected, bool) {
 	if under(p, req.BournDir) && req.BournDir != "" {
 		return Protected{Path: req.BournDir, Reason: "it holds the keys and profiles of agents"}, true
+	}
+	if kind == KindUnix && (under(p, "/run/bourn") || under(p, "/var/run/bourn")) {
+		return Protected{Path: "/run/bourn", Reason: ownReason}, true
 	}
 	if p == req.Program && kind == KindWrite {
 		return Protected{Path: p, Reason: "it is the program that seals", Write: true}, true

@@ -23,6 +23,7 @@ type NewAgent struct {
 	Write   []string
 	Read    []string
 	Deny    []string
+	Hosts   []string
 	Cwd     string // canonical
 }
 
@@ -83,7 +84,17 @@ func (h *Home) newProfile(n NewAgent) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return profile.Template(n.Name, n.Command, writes, reads, denies)
+	text, err := profile.Template(n.Name, n.Command, writes, reads, denies)
+	for _, typed := range n.Hosts {
+		if err != nil {
+			return nil, err
+		}
+		var host policy.Host
+		if host, err = grantableHost(typed); err == nil {
+			text, _, err = profile.Add("profile.yaml", text, profile.HostList, host.String())
+		}
+	}
+	return text, err
 }
 
 // newGrants judges the grants of one kind and returns their real paths.

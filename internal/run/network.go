@@ -64,6 +64,9 @@ func (r *runner) serveNetwork(files []*os.File) error {
 	var ls egress.Listeners
 	var failed error
 	for i, f := range files {
+		if f == nil {
+			continue
+		}
 		use := r.Plan.Listen[i].Use
 		if use == policy.ListenNames {
 			c, err := net.FilePacketConn(f)

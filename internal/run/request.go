@@ -143,15 +143,24 @@ func (p *Prepared) network(prof *profile.Profile) {
 	}
 }
 
+// grantableHost reads a host of a flag.
+func grantableHost(text string) (policy.Host, error) {
+	h, err := policy.ParseHost(text)
+	if err != nil {
+		return h, bourn.WithHint(err, "as in --host api.example.com, --host '*.example.org:443', --host localhost:5432")
+	}
+	if reason := policy.ProtectedHost(h); reason != "" {
+		return h, fmt.Errorf("%w: cannot grant %s: protected, it can never be granted: %s", bourn.ErrInvalid, h, reason)
+	}
+	return h, nil
+}
+
 // hostFlags adds the hosts that were named for this run alone.
 func (p *Prepared) hostFlags() error {
 	for _, text := range p.Options.Hosts {
-		h, err := policy.ParseHost(text)
+		h, err := grantableHost(text)
 		if err != nil {
-			return bourn.WithHint(err, "as in --host api.example.com, --host '*.example.org:443', --host localhost:5432")
-		}
-		if reason := policy.ProtectedHost(h); reason != "" {
-			return fmt.Errorf("%w: cannot grant %s: protected, it can never be granted: %s", bourn.ErrInvalid, h, reason)
+			return err
 		}
 		p.Request.Hosts = append(p.Request.Hosts, policy.HostWish{Host: h, From: "flag"})
 	}

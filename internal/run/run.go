@@ -248,6 +248,7 @@ func (r *runner) notes() []string {
 // the host cannot keep one. Nothing that the kernel would keep is shown as enforced.
 func (r *runner) advisory(s Streams, cause error) (launch.Result, error) {
 	r.sandbox = policy.Sandbox{State: policy.StateAdvisory}
+	r.Plan.DropProxy()
 	for i := range r.Plan.Items {
 		it := &r.Plan.Items[i]
 		if it.Kind != policy.KindEnv && it.Fate == policy.Enforced {
