@@ -88,6 +88,12 @@ func (s *Server) resolved(ctx context.Context, t policy.Target) ([]netip.Addr, e
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)
 	defer cancel()
 	addrs, err := s.config.Resolve(ctx, t.Name)
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		told := *dns
+		told.Server = "" // the run hears of the error, and not of the host's resolver
+		err = &told
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve %s: %w", t.Name, err)
 	}

@@ -66,8 +66,12 @@ func (s *Server) serveUDP(c net.PacketConn) {
 	for {
 		buf := make([]byte, udpSize)
 		n, from, err := c.ReadFrom(buf)
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil {
+			s.pause()
+			continue
 		}
 		select {
 		case slots <- struct{}{}:

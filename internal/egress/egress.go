@@ -14,17 +14,18 @@
 //
 // Only granted names and addresses are reached, on granted ports. A name that resolves to
 // an address which is not of the public internet is not reached unless that address is
-// granted too; so a name that changes its address gains nothing. The server name of a TLS
-// connection (SNI) is the granted name it was made for, or another granted one. Names that
-// are not granted are not asked for upstream. Bourn's own control plane is never reached.
-// Every refusal is told with its reason.
+// granted too; so a name that changes its address gains nothing. The server name in the
+// first message of a TLS connection (SNI) is the granted name that the connection was made
+// for, or another granted one. Names that are not granted are not asked for upstream.
+// Bourn's own control plane is never reached. Every refusal is told with its reason.
 //
 // # What it does not
 //
-// It sees neither the Host header inside TLS nor a TLS session that begins later in a
-// connection (STARTTLS), and what a granted host passes on it passes on. TCP only. A
-// client that sends no server name reaches what the granted host serves by default, and one
-// that encrypts its greeting (ECH) whatever stands behind the server that it names openly.
+// It sees neither the Host header inside TLS or a tunnel nor a TLS session that begins
+// later in a connection (STARTTLS), and what a granted host passes on it passes on. TCP
+// only. A client that sends no server name reaches what the granted host serves by default,
+// and one that encrypts its greeting (ECH) whatever stands behind the server that it names
+// openly.
 package egress
 
 import (
@@ -151,15 +152,19 @@ func (s *Server) accept(via string, l net.Listener, serve func(net.Conn)) {
 				if errors.Is(err, net.ErrClosed) {
 					return
 				}
-				select { // no descriptors are left, as a rule: some will be
-				case <-s.context.Done():
-				case <-time.After(acceptAgain):
-				}
+				s.pause() // no descriptors are left, as a rule: some will be
 				continue
 			}
 			s.begin(via, c, serve)
 		}
 	})
+}
+
+func (s *Server) pause() {
+	select {
+	case <-s.context.Done():
+	case <-time.After(acceptAgain):
+	}
 }
 
 // begin serves c if there is room for it.
@@ -219,7 +224,7 @@ func (s *Server) refuse(r Refusal) {
 
 // reset ends a connection so that the other side sees an error, not an end.
 func reset(c net.Conn) {
-	if t, ok := c.(*net.TCPConn); ok {
+	if t, ok := c.(interface{ SetLinger(int) error }); ok {
 		_ = t.SetLinger(0)
 	}
 	c.Close()

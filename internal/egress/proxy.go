@@ -115,6 +115,7 @@ func (s *Server) handler() http.Handler {
 			// What follows is removed for a proxy that stands before a server. This one
 			// stands before a client, and passes on what it says.
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
+			r.Out.Trailer = r.In.Trailer // filled when the body has been read
 			for _, name := range forwarding {
 				if said, ok := r.In.Header[name]; ok {
 					r.Out.Header[name] = said

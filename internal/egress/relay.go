@@ -19,10 +19,10 @@ const (
 	tlsFirst, tlsAlert, tlsHandshake, tlsLast = 20, 21, 22, 24
 	tlsVersion                                = 3 // the second
 
-	headSize     = 4 << 10
-	halfTime     = 5 * time.Minute
-	drainTime    = 100 * time.Millisecond
-	chunk        = 32 << 10
+	headSize  = 4 << 10
+	halfTime  = 5 * time.Minute
+	drainTime = 100 * time.Millisecond
+	chunk     = 32 << 10
 )
 
 // A link is a client in the run and the host that it reached. Once one side has said all,
@@ -158,6 +158,9 @@ func (s *Server) head(via string, t policy.Target, l *link, early []byte) ([]byt
 		return early, nil
 	}
 	_ = l.client.SetReadDeadline(time.Now().Add(requestTime))
+	if idle, _, half := l.silence(); half {
+		_ = l.client.SetReadDeadline(time.Now().Add(min(idle, requestTime)))
+	}
 	defer l.client.SetReadDeadline(time.Time{})
 	seen := &recorder{Conn: l.client, early: early}
 	if early[0] != tlsHandshake {

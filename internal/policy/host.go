@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"bourn"
 
@@ -111,6 +112,9 @@ func splitPort(text string) (name string, port uint16, err error) {
 // and 2130706433, is no name.
 func canonicalName(name string) (string, error) {
 	ascii := strings.TrimSuffix(name, ".")
+	if !utf8.ValidString(ascii) {
+		return "", fmt.Errorf("it is not a host name")
+	}
 	if strings.IndexFunc(ascii, func(r rune) bool { return r >= 0x80 }) >= 0 {
 		var err error
 		if ascii, err = international.ToASCII(ascii); err != nil {

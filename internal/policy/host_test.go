@@ -34,7 +34,7 @@ func TestParseHost(t *testing.T) {
 		"", ".", "*", "*.com", "*.", "a*.example.com", "a.*.example.com", "https://example.com", "example.com/", "u@example.com",
 		"example.com:", "example.com:0", "example.com:65536", "example.com:+1", "example.com:x", "example.com:1:2", "exa mple.com",
 		"-", "a..b", "127.1", "0x7f.1", "0177.0.0.1", "2130706433", "0x7f000001", "1.2.3.4.5", "example.1", "example.0x1", "127.0.0.1.", "*.1",
-		"0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "fe80::1%eth0", "[192.0.2.7]:22", "[::1", "[::1]22", "[example.com]:22", "\x1b[31m.com", "a\x00b",
+		"0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "fe80::1%eth0", "[192.0.2.7]:22", "[::1", "[::1]22", "[example.com]:22", "\x1b[31m.com", "a\x00b", "example\xff.com",
 	} {
 		if h, err := ParseHost(text); !errors.Is(err, bourn.ErrInvalid) {
 			t.Errorf("ParseHost(%q) = %s, %v; want an error", text, h, err)
@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestJudgeAddress(t *testing.T) {
-	n := network(t, []string{"api.example.com", "db.example.com:5432", "10.0.0.5:5432", "localhost:5432"}, []string{"93.184.216.34"})
+	n := network(t, []string{"api.example.com", "db.example.com:5432", "10.0.0.5:5432", "localhost:5432"}, []string{"93.184.216.34", "93.184.216.36"})
 	for _, c := range []struct {
 		host, addr string
 		port       uint16
@@ -125,6 +125,10 @@ func TestJudgeAddress(t *testing.T) {
 		{"api.example.com", "64:ff9b::101:101", 443, true},
 		{"api.example.com", "2002:7f00:1::", 443, false},
 		{"api.example.com", "::10.0.0.1", 443, false},
+		{"api.example.com", "64:ff9b::5db8:d824", 443, false}, // a denied address, as NAT64 has it
+		{"api.example.com", "2002:5db8:d824::1", 443, false},
+		{"api.example.com", "fe80::1%lo", 443, false},
+		{"api.example.com", "::1%lo", 443, false},
 		{"api.example.com", "fd00::1", 443, false},
 		{"api.example.com", "fe80::1", 443, false},
 		{"api.example.com", "0.0.0.0", 443, false},

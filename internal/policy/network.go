@@ -98,10 +98,15 @@ func isOwn(t Target) bool {
 // itself the target. An address that is not of the public internet is refused unless that
 // address is granted as such; localhost is granted with its loopback addresses.
 func (n *Network) JudgeAddress(t Target, addr netip.Addr) Ruling {
-	addr = addr.Unmap()
+	addr = addr.Unmap().WithZone("")
 	at := Target{Addr: addr, Port: t.Port}
 	if r, denied := n.denied(at); denied {
 		return r
+	}
+	if inner, ok := embedded(addr); ok {
+		if r, denied := n.denied(Target{Addr: inner, Port: t.Port}); denied {
+			return r
+		}
 	}
 	if isOwn(at) {
 		return Ruling{Item: -1, Reason: ownReason}
@@ -171,7 +176,7 @@ var special = []struct {
 // Special says what an address is that is not of the public internet, or "". An IPv4
 // address that is written in an IPv6 one (NAT64, 6to4, IPv4-compatible) counts as itself.
 func Special(addr netip.Addr) string {
-	addr = addr.Unmap()
+	addr = addr.Unmap().WithZone("")
 	if inner, ok := embedded(addr); ok {
 		if what := Special(inner); what != "" {
 			return what + " (as " + inner.String() + ")"
