@@ -60,8 +60,8 @@ func (s *Server) addresses(ctx context.Context, t policy.Target) ([]netip.Addr, 
 	for _, addr := range all {
 		addr = addr.Unmap().WithZone("") // no prefix contains an address with a zone
 		r := n.JudgeAddress(t, addr)
-		if r.Allowed && t.Port == policy.ControlPort && ofThisHost(addr) {
-			r = policy.Ruling{Reason: "it is bourn's own control plane"}
+		if r.Allowed && IsControlPlane(netip.AddrPortFrom(addr, t.Port)) {
+			r = policy.Ruling{Item: -1, Reason: "it is bourn's own control plane"}
 		}
 		if r.Allowed {
 			may = append(may, addr)
@@ -117,6 +117,12 @@ func resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 func dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", to.String())
+}
+
+// IsControlPlane reports whether an address is where Bourn's own control plane stands, which
+// is never reached, whatever is granted.
+func IsControlPlane(at netip.AddrPort) bool {
+	return at.Port() == policy.ControlPort && ofThisHost(at.Addr().Unmap())
 }
 
 // ofThisHost reports whether an address is one of this host's own.

@@ -155,7 +155,7 @@ func (s *Server) lookup(q dnsmessage.Question) (dnsmessage.RCode, []dnsmessage.R
 	case reverse(t.Name):
 		return dnsmessage.RCodeNameError, nil
 	case !s.config.Network.Names(t.Name):
-		s.refuse(Refusal{"dns", t.Name, "not granted"})
+		s.refuse(Refusal{"dns", t.Name, s.config.Network.Judge(t).Reason}) // of no port: a deny, or nothing
 		return dnsmessage.RCodeNameError, nil
 	case q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeAAAA && q.Type != dnsmessage.TypeALL:
 		return dnsmessage.RCodeSuccess, nil

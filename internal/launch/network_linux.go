@@ -29,14 +29,14 @@ func listen(plan *policy.Plan) ([]int, error) {
 		return nil, fmt.Errorf("add %s: %w", policy.OwnNet, err)
 	}
 	for _, a := range plan.Local {
-		if err := addAddress(netip.PrefixFrom(a, a.BitLen())); err != nil && !a.Is6() {
+		if err := addAddress(netip.PrefixFrom(a, a.BitLen())); err != nil && !(a.Is6() && withoutIPv6(err)) {
 			return nil, fmt.Errorf("add %s: %w", a, err)
 		}
 	}
 	var fds []int
 	for _, l := range plan.Listen {
 		fd, err := listenOn(l)
-		if err != nil && l.Addr.Addr().Is6() {
+		if l.Addr.Addr().Is6() && withoutIPv6(err) {
 			fd, err = -1, nil
 		}
 		if err != nil {
@@ -45,6 +45,12 @@ func listen(plan *policy.Plan) ([]int, error) {
 		fds = append(fds, fd)
 	}
 	return fds, nil
+}
+
+// withoutIPv6 reports whether an error says that the host has no IPv6, or that it is
+// switched off.
+func withoutIPv6(err error) bool {
+	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EACCES)
 }
 
 // madeMark is what the ready message has for a listener.
@@ -89,28 +95,49 @@ func listenOn(l policy.Listen) (int, error) {
 	return fd, nil
 }
 
+// loopback is the index of a new namespace's first interface.
+const loopback = 1
+
 // addAddress gives the loopback interface an address: on it, all of a prefix is local
 // (rtnetlink(7), RTM_NEWADDR).
 func addAddress(p netip.Prefix) error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	const loopback = 1 // the index of a new namespace's first interface
 	family, flags := byte(unix.AF_INET), byte(0)
 	if p.Addr().Is6() {
 		family, flags = unix.AF_INET6, unix.IFA_F_NODAD
 	}
 	body := []byte{family, byte(p.Bits()), flags, unix.RT_SCOPE_UNIVERSE} // struct ifaddrmsg
 	body = binary.NativeEndian.AppendUint32(body, loopback)
-	for _, kind := range []uint16{unix.IFA_LOCAL, unix.IFA_ADDRESS} {
-		raw := p.Addr().AsSlice()
-		body = binary.NativeEndian.AppendUint16(body, uint16(unix.SizeofRtAttr+len(raw)))
-		body = binary.NativeEndian.AppendUint16(body, kind)
-		body = append(body, raw...)
+	body = attribute(body, unix.IFA_LOCAL, p.Addr().AsSlice())
+	body = attribute(body, unix.IFA_ADDRESS, p.Addr().AsSlice())
+	if err := netlink(unix.RTM_NEWADDR, body); err != nil || p.Addr().Is4() {
+		return err
 	}
-	head := unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(body)), Type: unix.RTM_NEWADDR,
+	return addRoute(p)
+}
+
+// addRoute makes an IPv6 address local at once: the kernel does so by itself, but from a
+// work queue, after it has answered (addrconf_dad_work in net/ipv6/addrconf.c).
+func addRoute(p netip.Prefix) error {
+	body := []byte{unix.AF_INET6, byte(p.Bits()), 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT,
+		unix.RT_SCOPE_UNIVERSE, unix.RTN_LOCAL, 0, 0, 0, 0} // struct rtmsg
+	body = attribute(body, unix.RTA_DST, p.Addr().AsSlice())
+	body = attribute(body, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopback))
+	return netlink(unix.RTM_NEWROUTE, body)
+}
+
+func attribute(to []byte, kind uint16, value []byte) []byte {
+	to = binary.NativeEndian.AppendUint16(to, uint16(unix.SizeofRtAttr+len(value)))
+	return append(binary.NativeEndian.AppendUint16(to, kind), value...)
+}
+
+// netlink makes one request and returns what the kernel says to it.
+func netlink(kind uint16, body []byte) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	head := unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(body)), Type: kind,
 		Flags: unix.NLM_F_REQUEST | unix.NLM_F_ACK | unix.NLM_F_CREATE, Seq: 1}
 	msg := append((*[unix.SizeofNlMsghdr]byte)(unsafe.Pointer(&head))[:], body...)
 	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {

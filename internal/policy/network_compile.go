@@ -62,7 +62,11 @@ func (c *compiler) network() {
 		n.Denies = append(n.Denies, HostRule{w.Host, c.keep(KindDeny, target, w.From, byNamespace, byEgress)})
 	}
 	for _, w := range c.req.Hosts {
-		if reason := c.hostRefusal(w.Host); reason != "" {
+		reason := c.hostRefusal(w.Host)
+		if reason == "" && w.Own {
+			reason = "protected: " + ownReason
+		}
+		if reason != "" {
 			c.drop(KindHost, w.String(), w.From, reason)
 			continue
 		}

@@ -92,6 +92,7 @@ type Grant struct {
 type HostWish struct {
 	Host
 	From string
+	Own  bool // it is an address of this host's, on the port of Bourn's control plane
 }
 
 // A Deny asks for a path, or for everything that a pattern matches, to be closed.

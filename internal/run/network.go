@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -157,7 +158,7 @@ func (p *Prepared) explainHost(e *Explanation) {
 		h.Port = 443
 	}
 	t := policy.Target{Name: h.Name, Addr: h.Addr, Port: h.Port}
-	if e.Allowed == "allowed" && t.Name != "" && network.Mode == policy.NetworkRestricted {
+	if e.Allowed == "allowed" && network.Mode == policy.NetworkRestricted {
 		p.explainAddresses(e, t)
 		return
 	}
@@ -176,26 +177,38 @@ func (p *Prepared) explainAddresses(e *Explanation, t policy.Target) {
 	if t.Name == policy.Localhost {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
-	defer cancel()
-	addrs, err := egress.Resolve(ctx, t.Name)
-	if err != nil {
-		e.Notes = append(e.Notes, fmt.Sprintf("it is granted, and does not resolve on this host now: %v", err))
-		return
-	}
-	refused := ""
-	for _, addr := range addrs {
-		r := p.Plan.Network.JudgeAddress(t, addr)
-		if r.Allowed {
+	addrs := []netip.Addr{t.Addr}
+	if t.Name != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), explainTime)
+		defer cancel()
+		var err error
+		if addrs, err = egress.Resolve(ctx, t.Name); err != nil {
+			e.Notes = append(e.Notes, fmt.Sprintf("it is granted, and does not resolve on this host now: %v", err))
 			return
 		}
-		refused = r.Reason
 	}
-	if refused != "" {
-		e.Allowed, e.Reason = "denied", "its name is granted, and "+refused
-		if h := (policy.Target{Addr: addrs[0].Unmap(), Port: t.Port}).Host(); policy.ProtectedHost(h) == "" {
-			e.Grant = p.allowHost(h)
+	refused, mend := "", policy.Host{}
+	for _, addr := range addrs {
+		addr = addr.Unmap()
+		r := p.Plan.Network.JudgeAddress(t, addr)
+		own := egress.IsControlPlane(netip.AddrPortFrom(addr, t.Port))
+		switch {
+		case own:
+			refused = "it is bourn's own control plane"
+		case r.Allowed:
+			return
+		case r.Item >= 0: // a deny, which no grant mends
+			refused = r.Reason
+		default:
+			refused, mend = r.Reason, policy.Target{Addr: addr, Port: t.Port}.Host()
 		}
+	}
+	if refused == "" {
+		return
+	}
+	e.Allowed, e.Reason = "denied", "it is granted, and "+refused
+	if mend.Addr.IsValid() {
+		e.Grant = p.allowHost(mend)
 	}
 }
 
