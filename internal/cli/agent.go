@@ -14,6 +14,7 @@ func (a *app) agentCommand() *cobra.Command {
 write and execute. It has a home of its own, which nobody else's files are in.`,
 		Example: `  bourn agent create builder --write ~/src/app -- claude
   bourn run --agent builder
+  bourn agent start builder
   bourn agent perm list-paths builder`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if inside() {
@@ -21,7 +22,8 @@ write and execute. It has a home of its own, which nobody else's files are in.`,
 			}
 			return nil
 		},
-	}, a.createCommand(), a.listCommand(), a.showCommand(), a.restartCommand(), a.deleteCommand(), a.permCommand())
+	}, a.createCommand(), a.listCommand(), a.showCommand(), a.startCommand(), a.stopCommand(), a.restartCommand(), a.logsCommand(),
+		a.keepCommand(), a.deleteCommand(), a.permCommand())
 	return cmd
 }
 

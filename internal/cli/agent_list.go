@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"bourn"
 	"bourn/internal/policy"
+	"bourn/internal/run"
 
 	"github.com/spf13/cobra"
 )
@@ -16,6 +18,7 @@ type listed struct {
 	Agent   bourn.AgentName `json:"agent"`
 	Sandbox policy.Sandbox  `json:"sandbox"`
 	Running int             `json:"running"`
+	State   run.Activity    `json:"activity"`
 	Command []string        `json:"command"`
 	Error   string          `json:"error,omitempty"` // why its profile cannot be used
 }
@@ -65,6 +68,9 @@ func (a *app) listAgents() ([]listed, error) {
 		if l.Sandbox, l.Running, err = a.home.State(name); err != nil {
 			l.Error = err.Error()
 		}
+		if l.State, err = a.home.Activity(name); err != nil {
+			a.say("%v", err)
+		}
 		p, _, err := a.home.Profile(name)
 		if err != nil {
 			l.Error = err.Error()
@@ -77,20 +83,41 @@ func (a *app) listAgents() ([]listed, error) {
 }
 
 func (l listed) state() string {
-	s := "unknown"
-	switch l.Sandbox.State {
-	case policy.StateEnforcing:
-		s = "running"
-	case policy.StateAdvisory:
-		s = "running ADVISORY"
-	case policy.StateNotRunning:
-		s = "not running"
-	case policy.StateUnknown:
-	}
-	if l.Running > 1 {
-		s += fmt.Sprintf(" (%d runs)", l.Running)
+	s := activity(l.State)
+	if l.Sandbox.State == policy.StateAdvisory {
+		s = strings.Replace(s, run.Running, run.Running+" ADVISORY", 1)
 	}
 	return s
+}
+
+// activity says in a few words what an agent does now.
+func activity(a run.Activity) string {
+	var more []string
+	if a.How != "" {
+		more = append(more, a.How)
+	}
+	switch {
+	case a.State == run.Restarting && a.Ended != nil:
+		more = append(more, "last exit "+a.Ended.String())
+		if a.Next != nil {
+			more = append(more, "next start "+a.Next.Local().Format(time.TimeOnly))
+		}
+	case a.Since != nil:
+		more = append(more, "since "+a.Since.Local().Format("2006-01-02 15:04"))
+	}
+	switch {
+	case a.How == "background" && a.ByHand > 0:
+		more = append(more, fmt.Sprintf("%d more by hand", a.ByHand))
+	case a.ByHand > 1:
+		more = append(more, fmt.Sprintf("%d runs", a.ByHand))
+	}
+	if a.Restarts > 0 {
+		more = append(more, fmt.Sprintf("restarts %d", a.Restarts))
+	}
+	if len(more) == 0 {
+		return a.State
+	}
+	return a.State + " (" + strings.Join(more, ", ") + ")"
 }
 
 func (l listed) command() string {

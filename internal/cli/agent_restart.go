@@ -1,40 +1,59 @@
 package cli
 
 import (
-	"fmt"
-
 	"bourn"
-	"bourn/internal/policy"
+	"bourn/internal/run"
 
 	"github.com/spf13/cobra"
 )
 
-// restartCommand exists so that what a changed profile asks for has an answer. Nothing
-// supervises agents yet: what a person has started, a person starts again.
 func (a *app) restartCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "restart NAME",
-		Short:             "Say how an agent is started again, with its changed profile",
+	cmd := &cobra.Command{
+		Use:   "restart NAME [flags] [-- COMMAND [ARG...]]",
+		Short: "Stop every run of an agent and start it in the background, with its changed profile",
+		Long: `Stop every run of an agent, also those that were started by hand, and start it in the
+background with the profile as it is now. Without COMMAND it is what ran in the background
+before, or the profile's. With a profile that cannot be used nothing is stopped.`,
 		Example:           `  bourn agent restart builder`,
-		Args:              takes,
+		Args:              nameAndCommand,
 		ValidArgsFunction: a.completeAgentOnly,
-		RunE: func(_ *cobra.Command, args []string) error {
-			name, err := a.agent(args[0])
-			if err != nil {
-				return err
-			}
-			if _, _, err := a.home.Profile(name); err != nil {
-				return err
-			}
-			s, _, err := a.home.State(name)
-			switch {
-			case err != nil:
-				return err
-			case s.State == policy.StateNotRunning:
-				return bourn.WithHint(fmt.Errorf("%w: %s is not running", bourn.ErrConflict, title(name)), "bourn run --agent "+string(name))
-			}
-			return bourn.WithHint(fmt.Errorf("%w: %s was started by hand, and bourn does not start such a run again", bourn.ErrConflict, title(name)),
-				"end it where it runs, then: bourn run --agent "+string(name))
-		},
 	}
+	grace := graceFlag(cmd)
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		name, err := a.agent(args[0])
+		if err != nil {
+			return err
+		}
+		if err := checkGrace(*grace); err != nil {
+			return err
+		}
+		command, err := a.restarted(name, args[1:])
+		if err != nil {
+			return err
+		}
+		out, err := a.home.Stop(name, run.StopOptions{Grace: *grace, All: true})
+		if err != nil {
+			return err
+		}
+		if out.Background || out.ByHand > 0 {
+			a.say("%s", stopped(name, out))
+		}
+		return a.start(name, command, *asJSON)
+	}
+	return cmd
+}
+
+// restarted returns the command of the next start, if that can begin.
+func (a *app) restarted(name bourn.AgentName, command []string) ([]string, error) {
+	if len(command) == 0 {
+		s, err := a.home.Service(name)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			command = s.Command
+		}
+	}
+	return command, a.home.CanStart(name, command)
 }

@@ -33,18 +33,24 @@ func (a *app) showCommand() *cobra.Command {
 			return err
 		}
 		r, err := a.listedReport(name)
+		if err != nil {
+			return err
+		}
+		now, err := a.home.Activity(name)
 		switch {
 		case err != nil:
 			return err
 		case *asJSON:
 			return printJSON(a.Stdout, struct {
 				run.Report
-				Home    string `json:"home"`
-				Profile parsed `json:"profile"`
-			}{r, a.home.HomePath(name), a.parsed(p)})
+				Home    string       `json:"home"`
+				Profile parsed       `json:"profile"`
+				Service bool         `json:"service"`
+				State   run.Activity `json:"activity"`
+			}{r, a.home.HomePath(name), a.parsed(p), p.Service, now})
 		}
 		fmt.Fprintf(a.Stdout, "%s — %s\n\n", title(name), state(r.Sandbox))
-		a.printSettings(p)
+		a.printSettings(p, now)
 		printPaths(a.Stdout, r)
 		printFooter(a.Stdout, r)
 		return nil
@@ -53,7 +59,7 @@ func (a *app) showCommand() *cobra.Command {
 }
 
 // printSettings prints what a profile says besides paths, and where the files are.
-func (a *app) printSettings(p *profile.Profile) {
+func (a *app) printSettings(p *profile.Profile, now run.Activity) {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
@@ -64,7 +70,11 @@ func (a *app) printSettings(p *profile.Profile) {
 	if command == "" {
 		command = "(none: bourn run --agent " + string(p.Agent) + " -- COMMAND)"
 	}
+	line("state", activity(now))
 	line("command", command)
+	if p.Service {
+		line("service", "started again when it ends, in the background")
+	}
 	line("profile", a.home.ProfilePath(p.Agent))
 	line("home", a.home.HomePath(p.Agent))
 	line("network", p.Network.Mode)

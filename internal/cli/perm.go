@@ -215,12 +215,14 @@ type parsed struct {
 	Path       string           `json:"path"`
 	Version    int              `json:"version"`
 	Command    []string         `json:"command"`
+	Presets    []string         `json:"presets"`
 	Filesystem parsedFilesystem `json:"filesystem"`
 	Network    parsedNetwork    `json:"network"`
 	Processes  parsedProcesses  `json:"processes"`
 	Env        parsedEnv        `json:"env"`
 	Limits     parsedLimits     `json:"limits"`
 	Sandbox    parsedSandbox    `json:"sandbox"`
+	Service    bool             `json:"service"`
 }
 
 type parsedFilesystem struct {
@@ -257,17 +259,20 @@ type parsedLimits struct {
 type parsedSandbox struct {
 	FailClosed  bool `json:"fail_closed_on_sandbox_error"`
 	Transparent bool `json:"transparent_network"`
+	Nested      bool `json:"nested"`
+	Quarantine  bool `json:"quarantine"`
 }
 
 func (a *app) parsed(p *profile.Profile) parsed {
 	out := parsed{
 		Agent: p.Agent, Path: a.home.ProfilePath(p.Agent), Version: p.Version, Command: orEmpty(p.Command),
+		Presets: orEmpty(p.Presets), Service: p.Service,
 		Filesystem: parsedFilesystem{texts(p.Filesystem.Read), texts(p.Filesystem.Write), []string{}},
 		Network:    parsedNetwork{p.Network.Mode, hostTexts(p.Network.Hosts), hostTexts(p.Network.Deny), texts(p.Network.Unix)},
 		Processes:  parsedProcesses{p.Processes.Mode, texts(p.Processes.SpawnDirs)},
 		Env:        parsedEnv{orEmpty(p.Env.Pass), map[string]string{}},
 		Limits:     parsedLimits{Memory: p.Limits.Memory, Processes: p.Limits.Processes, OpenFiles: p.Limits.OpenFiles},
-		Sandbox:    parsedSandbox{p.Sandbox.FailClosed, p.Sandbox.Transparent},
+		Sandbox:    parsedSandbox{p.Sandbox.FailClosed, p.Sandbox.Transparent, p.Sandbox.Nested, p.Sandbox.Quarantine},
 	}
 	for _, d := range p.Filesystem.Deny {
 		out.Filesystem.Deny = append(out.Filesystem.Deny, d.Text)

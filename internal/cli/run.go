@@ -25,8 +25,9 @@ const (
 
 // grantFlags are the flags that run, plan and explain share.
 type grantFlags struct {
-	agent                                      string
-	read, write, deny, spawnDirs, names, hosts []string
+	agent                                               string
+	read, write, deny, spawnDirs, names, hosts, presets []string
+	starting                                            bool // the run follows
 }
 
 func (f *grantFlags) add(cmd *cobra.Command) {
@@ -37,13 +38,14 @@ func (f *grantFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.deny, "deny", nil, "a `PATH` or pattern to be closed, also inside what is granted")
 	fl.StringArrayVar(&f.spawnDirs, "spawn-dir", nil, "a directory `PATH` whose programs may be executed; everything else but system paths may not")
 	fl.StringArrayVar(&f.hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
+	fl.StringArrayVar(&f.presets, "preset", nil, "the `NAME` of a preset to apply, or none; without it the one that fits the command")
 	fl.StringArrayVar(&f.names, "env", nil, "the `NAME` of an environment variable to pass")
 }
 
 // check refuses values that are most likely mistakes: an empty variable of a script, or a
 // flag whose value was forgotten.
 func (f *grantFlags) check(cmd *cobra.Command) error {
-	lists := map[string][]string{"read": f.read, "write": f.write, "deny": f.deny, "spawn-dir": f.spawnDirs, "env": f.names, "host": f.hosts}
+	lists := map[string][]string{"read": f.read, "write": f.write, "deny": f.deny, "spawn-dir": f.spawnDirs, "env": f.names, "host": f.hosts, "preset": f.presets}
 	if cmd.Flags().Changed("agent") {
 		lists["agent"] = []string{f.agent}
 	}
@@ -68,7 +70,7 @@ func (a *app) prepare(f *grantFlags, command []string) (*run.Prepared, error) {
 	if err := a.open(); err != nil {
 		return nil, err
 	}
-	o := run.Options{Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names, Hosts: f.hosts}
+	o := run.Options{Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names, Hosts: f.hosts, Presets: f.presets, Starting: f.starting}
 	var err error
 	if f.agent != "" {
 		if o.Agent, err = bourn.ParseAgentName(f.agent); err != nil {
@@ -85,6 +87,7 @@ func (a *app) runCommand() *cobra.Command {
 	var f grantFlags
 	var reportFile string
 	var quiet, watch bool
+	var save string
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
 		Short: "Run a command sealed",
@@ -117,6 +120,7 @@ what a tool needs, as in --read ~/go/pkg/mod.`,
 			if len(args) == 0 && f.agent == "" {
 				return usage(errors.New("no command is named"))
 			}
+			f.starting = true
 			p, err := a.prepare(&f, args)
 			if err != nil {
 				return err
@@ -125,15 +129,51 @@ what a tool needs, as in --read ~/go/pkg/mod.`,
 				return usage(errors.New("the profile names no command, and none is given"))
 			}
 			p.Options.Watch = watch
+			if cmd.Flags().Changed("save") {
+				if err := a.save(save, &f, p, args); err != nil {
+					return err
+				}
+			}
 			return a.runPrepared(p, reportFile, quiet)
 		},
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&reportFile, "report", "", "write the report, as JSON, to this `FILE` (- for standard error)")
+	cmd.Flags().StringVar(&save, "save", "", "keep what this run is granted as an agent of this `NAME`")
 	cmd.Flags().BoolVar(&watch, "watch", false, "say afterwards what of the file system was out of reach; every open takes some microseconds more")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "say nothing but errors: not what holds, nor what was dropped")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
+}
+
+// save makes an agent of what a run is granted.
+func (a *app) save(text string, f *grantFlags, p *run.Prepared, command []string) error {
+	if f.agent != "" {
+		return usage(errors.New("--save and --agent contradict each other: the agent has its profile"))
+	}
+	name, err := bourn.ParseAgentName(text)
+	if err != nil {
+		return err
+	}
+	n := run.NewAgent{Name: name, Command: command, Write: f.write, Read: f.read, Deny: f.deny, Hosts: f.hosts, Env: f.names, Spawn: f.spawnDirs, Cwd: p.Options.Cwd}
+	for _, g := range p.Request.Grants {
+		if g.From == "default" { // the current directory, which no flag names
+			n.Write = append(n.Write, g.Path)
+		}
+	}
+	for _, preset := range f.presets {
+		if preset != run.NoPreset {
+			n.Presets = append(n.Presets, preset)
+		}
+	}
+	if p.Chosen != "" {
+		n.Presets = append(n.Presets, p.Chosen)
+	}
+	if err := a.home.Create(n); err != nil {
+		return err
+	}
+	a.say("saved as %s: bourn run --agent %s", title(name), name)
+	return nil
 }
 
 func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error {
@@ -199,6 +239,7 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 	denied, denies := 0, 0
 	for _, it := range r.Items {
 		switch {
+		case strings.HasPrefix(it.From, "preset:") && it.Fate == policy.Dropped:
 		case it.Fate == policy.Dropped && (it.Kind == policy.KindRead || it.Kind == policy.KindWrite || it.Kind == policy.KindSpawnDir || it.Kind == policy.KindEnv || it.Kind == policy.KindHost || it.Kind == policy.KindUnix):
 			dropped = append(dropped, fmt.Sprintf("%s %s (%s)", it.Kind, it.Target, it.Reason))
 		case it.Kind == policy.KindWrite && it.Fate == policy.Enforced:
@@ -245,7 +286,7 @@ func network(mode policy.NetworkMode, hosts []string) string {
 	case len(hosts) == 1:
 		return "only " + hosts[0] + " reachable"
 	}
-	return fmt.Sprintf("only %s and %d more hosts reachable", hosts[0], len(hosts)-1)
+	return fmt.Sprintf("only %s and %d more reachable", hosts[0], len(hosts)-1)
 }
 
 // maxSaid is how many refusals are said after a run; its record has all that were kept.

@@ -214,6 +214,7 @@ func (c *codec) plan(p *policy.Plan) {
 		number(c, &w.Item)
 	})
 	text(c, &p.Exec)
+	c.flag(&p.Nested)
 	texts(c, &p.Command)
 	text(c, &p.Cwd)
 	texts(c, &p.Env)

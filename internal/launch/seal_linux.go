@@ -61,7 +61,7 @@ func (c *child) seal() (landlock.Result, error) {
 		{stepLandlock, func() (err error) { result, err = ruleset.Restrict(); return err }},
 		// Before the filter that refuses: what that refuses is not reported.
 		{stepWatch, c.watch},
-		{stepSeccomp, installSeccomp},
+		{stepSeccomp, func() error { return installSeccomp(seccomp.Options{Nested: plan.Nested}) }},
 		// After all of them: what was installed is tried.
 		{stepProbe, func() error { return probe(plan) }},
 	}
@@ -73,8 +73,8 @@ func (c *child) seal() (landlock.Result, error) {
 	return result, nil
 }
 
-func installSeccomp() error {
-	filter, err := seccomp.Filter(seccomp.Options{})
+func installSeccomp(opt seccomp.Options) error {
+	filter, err := seccomp.Filter(opt)
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,11 @@ func rules(plan *policy.Plan) []landlock.Rule {
 		{Path: "/", Access: landlock.Read | landlock.Connect},
 		{Path: "/dev", Access: landlock.DevIO},
 		{Path: "/run/bourn/bourn", Access: landlock.Exec},
+	}
+	if plan.Nested {
+		// /proc/PID/uid_map and the like; what in /proc changes the host is read-only by
+		// mounts of its own.
+		rs = append(rs, landlock.Rule{Path: "/proc", Access: landlock.WriteFile})
 	}
 	place := func(path string, write, exec bool) {
 		// Reading is granted by / already; here as well, since the kernel walks up from the

@@ -30,7 +30,7 @@ type compiler struct {
 func Compile(req *Request) *Plan {
 	c := &compiler{req: req}
 	c.plan.Command, c.plan.Limits, c.plan.Exec = req.Command, req.Limits, req.Exec
-	c.plan.GitUser = req.GitUser
+	c.plan.GitUser, c.plan.Nested = req.GitUser, req.Nested
 	if c.plan.Exec == "" {
 		c.plan.Exec = ExecAny
 	}
@@ -334,6 +334,10 @@ func (c *compiler) defaults() {
 	c.networkDefault()
 	c.keep(KindDefault, "processes outside: neither seen nor signalled", "default", byNamespace, byLandlock)
 	c.keep(KindDefault, "environment: built, not inherited", "default", byLauncher)
+	if c.plan.Nested {
+		item := c.keep(KindDefault, "nested sandboxes: user, pid and network namespaces and chroot are allowed", "profile", bySeccomp)
+		c.plan.Items[item].Caveat = "programs reach more of the kernel; files, hosts and processes stay as they are listed"
+	}
 	if c.plan.Exec != ExecAny {
 		item := c.keep(KindDefault, "execution outside system paths and spawn dirs is refused", "default", byMount, byLandlock)
 		c.plan.Items[item].Caveat = "interpreters and memfd are not covered"

@@ -87,6 +87,9 @@ func (c *compiler) denyPlace(d *Deny, target string, p Place, why string) {
 	default:
 		c.plan.Masks = append(c.plan.Masks, Mask{Path: p.Real, Dir: p.Dir, Empty: empty && p.Dir, Object: p.Object, Item: item})
 		c.watch(p.Real, empty, item)
+		if empty && p.Dir && it.Caveat == "" {
+			it.Caveat = "shown as an empty directory"
+		}
 		if p.Symlink && it.Caveat == "" {
 			it.Caveat = "a symlink: what it points to is closed, the link itself can be replaced"
 		}

@@ -38,6 +38,7 @@ type Plan struct {
 	Local   []netip.Addr // granted addresses that the run's loopback takes over
 	Listen  []Listen
 
+	Nested  bool // programs may make user, pid and network namespaces
 	Exec    ExecMode
 	Command []string
 	Cwd     string

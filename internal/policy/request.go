@@ -39,6 +39,7 @@ type Request struct {
 	Direct     bool    // programs that ignore proxy variables reach what is granted, too
 	Hostname   string
 
+	Nested   bool // programs may make user, pid and network namespaces
 	Exec     ExecMode
 	Env      []EnvVar
 	Limits   Limits

@@ -31,7 +31,7 @@ var SystemPaths = []string{
 // shadow, sudoers, ssh host keys and private keys among it.
 var EtcFiles = []string{
 	"/etc/alternatives", "/etc/bash.bashrc", "/etc/bash_completion.d", "/etc/bashrc", "/etc/ca-certificates",
-	"/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/debian_version", "/etc/default/locale",
+	"/etc/ca-certificates.conf", "/etc/chromium", "/etc/chromium.d", "/etc/crypto-policies", "/etc/debian_version", "/etc/default/locale",
 	"/etc/fedora-release", "/etc/fonts", "/etc/gai.conf", "/etc/gitattributes", "/etc/gitconfig", "/etc/group",
 	"/etc/host.conf", "/etc/hostname", "/etc/hosts", "/etc/inputrc", "/etc/issue", "/etc/java-11-openjdk",
 	"/etc/java-17-openjdk", "/etc/java-21-openjdk", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",

@@ -129,7 +129,11 @@ func (d *decoder) denies(where string, n *yaml.Node) {
 	for _, entry := range d.list(n, where, "a list of paths and patterns") {
 		before := len(d.p.Filesystem.Deny)
 		if entry.Kind == yaml.MappingNode {
+			d.empty = false
 			d.fields(entry, where, denySchema)
+			for i := range d.p.Filesystem.Deny[before:] {
+				d.p.Filesystem.Deny[before+i].Empty = d.empty
+			}
 		} else {
 			d.denyPath("an entry of "+where, entry)
 		}
@@ -148,7 +152,16 @@ func (d *decoder) denyPath(where string, n *yaml.Node) {
 		d.fail(n, "%s", bad)
 		return
 	}
-	d.p.Filesystem.Deny = append(d.p.Filesystem.Deny, Deny{Path{text, d.pos(n)}, IsPattern(text)})
+	d.p.Filesystem.Deny = append(d.p.Filesystem.Deny, Deny{Path: Path{text, d.pos(n)}, Glob: IsPattern(text)})
+}
+
+func (d *decoder) denyStyle(where string, n *yaml.Node) {
+	styles := []string{"none", "empty"}
+	style, ok := d.line(n, where, "none or empty")
+	if ok && !slices.Contains(styles, style) {
+		d.fail(n, "unknown %s %q%s", where, style, didYouMean(style, styles))
+	}
+	d.empty = style == "empty"
 }
 
 func (d *decoder) networkMode(where string, n *yaml.Node) {
@@ -372,4 +385,26 @@ func (d *decoder) networkContradictions(n Network) {
 
 func (d *decoder) failAt(pos Pos, format string, args ...any) {
 	d.problems = append(d.problems, d.src.problem(pos, format, args...))
+}
+
+// presets are names of the table, each once.
+func (d *decoder) presets(where string, n *yaml.Node) {
+	for _, entry := range d.list(n, where, "a list of presets") {
+		name, ok := d.line(entry, where, "a preset")
+		if !ok {
+			continue
+		}
+		var known []string
+		for _, p := range presets {
+			known = append(known, p.Name)
+		}
+		switch {
+		case slices.Contains(d.p.Presets, name):
+			d.fail(entry, "%s has %q twice", where, name)
+		case !slices.Contains(known, name):
+			d.fail(entry, "unknown preset %q%s", name, didYouMean(name, known))
+		default:
+			d.p.Presets = append(d.p.Presets, name)
+		}
+	}
 }

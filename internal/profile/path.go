@@ -18,8 +18,11 @@ func (p Path) Clean() string { return clean(p.Text) }
 
 // A Deny is an entry of filesystem.deny: a path, or a pattern of paths.
 type Deny struct {
-	Path      // the text has its escapes; Literal takes them out
-	Glob bool // the text has an unescaped * ? [ or {, in the syntax of doublestar
+	Path // the text has its escapes; Literal takes them out
+	// Empty shows a denied directory as an empty one, for programs that stop at one that
+	// cannot be read.
+	Empty bool
+	Glob  bool // the text has an unescaped * ? [ or {, in the syntax of doublestar
 }
 
 // Literal returns the clean path that an entry without a pattern denies, its escapes

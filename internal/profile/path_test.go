@@ -45,7 +45,7 @@ func TestEscapePattern(t *testing.T) {
 		if bad := checkDeny(text); bad != "" {
 			t.Fatalf("checkDeny(%q) = %s", text, bad)
 		}
-		if got, ok := (Deny{Path{Text: text}, IsPattern(text)}).Literal(); got != p || !ok {
+		if got, ok := (Deny{Path: Path{Text: text}, Glob: IsPattern(text)}).Literal(); got != p || !ok {
 			t.Fatalf("Literal(%q) = %q, %v, want %q", text, got, ok, p)
 		}
 		if ok, err := doublestar.Match(text, p); !ok || err != nil {
@@ -69,7 +69,7 @@ func FuzzPattern(f *testing.F) {
 		if _, err := doublestar.Match(text, "/a/b/c"); err != nil {
 			t.Fatalf("Match(%q): %v", text, err)
 		}
-		if p, ok := (Deny{Path{Text: text}, IsPattern(text)}).Literal(); ok && strings.Contains(p+"/", "/../") {
+		if p, ok := (Deny{Path: Path{Text: text}, Glob: IsPattern(text)}).Literal(); ok && strings.Contains(p+"/", "/../") {
 			t.Fatalf("Literal(%q) = %q", text, p)
 		}
 	})

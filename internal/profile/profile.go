@@ -25,6 +25,7 @@
 //	env: {pass: [EDITOR], set: {CI: "1"}}
 //	limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
 //	sandbox: {fail_closed_on_sandbox_error: true, transparent_network: true}   # both true (default)
+//	service: true                    # in the background, it is started again when it ends
 //
 // Unknown and duplicate keys, wrong types, bad values and contradictions are errors,
 // all of them reported at once. A key that the contract has and this version does not
@@ -76,6 +77,7 @@ const (
 type Profile struct {
 	Version    int
 	Agent      bourn.AgentName
+	Presets    []string
 	Command    []string // empty where the file names none
 	Filesystem Filesystem
 	Network    Network
@@ -83,6 +85,7 @@ type Profile struct {
 	Env        Env
 	Limits     Limits
 	Sandbox    Sandbox
+	Service    bool // what was started in the background is started again when it ends
 }
 
 // Filesystem holds the paths of a profile, in the order of the file. No path is listed
@@ -142,6 +145,12 @@ type Limits struct {
 // Sandbox says how the boundary is kept, and what happens where the host cannot keep it.
 type Sandbox struct {
 	FailClosed bool // refuse to start; the default
+	// Nested lets programs make user, pid and network namespaces, as a browser's own sandbox
+	// does. It widens what they reach of the kernel.
+	Nested bool
+	// Quarantine moves what runs code on the host later, and appeared during a run, aside
+	// when the run ends.
+	Quarantine bool
 	// Transparent lets programs that ignore proxy variables reach what is granted, too;
 	// the default.
 	Transparent bool

@@ -27,6 +27,7 @@ processes: {mode: allowlist, spawn_dirs: [~/src/app/target]}
 env: {pass: [EDITOR, MODEL_API_KEY], set: {CI: "1", B_2: ""}}
 limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
 sandbox: {fail_closed_on_sandbox_error: false, transparent_network: false}
+service: true
 `
 
 func TestParse(t *testing.T) {
@@ -40,9 +41,9 @@ func TestParse(t *testing.T) {
 			Read:  []Path{{"~/src/lib", Pos{5, 11}}, {"/opt/data//set/", Pos{5, 22}}},
 			Write: []Path{{"~/src/app", Pos{6, 11}}},
 			Deny: []Deny{
-				{Path{"~/src/app/.env", Pos{7, 11}}, false},
-				{Path{"~/src/app/**/*.pem", Pos{7, 27}}, true},
-				{Path{"~/src/app/private", Pos{7, 56}}, false},
+				{Path: Path{"~/src/app/.env", Pos{7, 11}}},
+				{Path: Path{"~/src/app/**/*.pem", Pos{7, 27}}, Glob: true},
+				{Path: Path{"~/src/app/private", Pos{7, 56}}},
 			},
 		},
 		Network: Network{
@@ -57,7 +58,8 @@ func TestParse(t *testing.T) {
 		Processes: Processes{"allowlist", []Path{{"~/src/app/target", Pos{9, 43}}}},
 		Env:       Env{[]string{"EDITOR", "MODEL_API_KEY"}, []EnvVar{{"CI", "1", Pos{10, 44}}, {"B_2", "", Pos{10, 53}}}},
 		Limits:    Limits{2 << 30, 256, 4096, 2 * time.Hour},
-		Sandbox:   Sandbox{false, false},
+		Sandbox:   Sandbox{},
+		Service:   true,
 	}
 	if diff := cmp.Diff(want, got, addrs); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
@@ -107,19 +109,22 @@ func TestParseErrors(t *testing.T) {
 		{"[a]: b\n", []string{`3:1: a key must be a name, not a list`}},
 		{"filesystem: {read: , write: }\n", []string{`3:20: filesystem.read has no value`, `3:29: filesystem.write has no value`}},
 		// Not supported yet, whatever the value.
-		{"presets: []\nservice: false\ncontext:\ncommit: {}\nhitl: {mode: defer}\ntools: {}\ndelegate: []\n", []string{
-			`3:1: presets is not supported yet`, `4:1: service is not supported yet`, `5:1: context is not supported yet`,
-			`6:1: commit is not supported yet`, `7:1: hitl is not supported yet`, `8:1: tools is not supported yet`,
-			`9:1: delegate is not supported yet`}},
+		{"context:\ncommit: {}\nhitl: {mode: defer}\ntools: {}\ndelegate: []\n", []string{
+			`3:1: context is not supported yet`, `4:1: commit is not supported yet`, `5:1: hitl is not supported yet`,
+			`6:1: tools is not supported yet`, `7:1: delegate is not supported yet`}},
+		{"service: yes\n", []string{`3:10: service must be true or false, not "yes"`}},
+		{"service: 1\n", []string{`3:10: service must be true or false, not a number without quotes`}},
+		{"service:\n", []string{`3:9: service has no value`}},
 		{"network: {mode: 1, hosts: {}, deny: x.org, unix: [.ssh]}\n", []string{
 			`3:17: network.mode must be none, restricted or open, not a number without quotes`, `3:27: network.hosts must be a list of hosts, not a mapping`,
 			`3:37: network.deny must be a list of hosts, not "x.org"`, `3:51: path ".ssh" is relative; begin it with / or ~/`}},
 		{"network: {mode: non}\n", []string{`3:17: unknown network.mode "non"; did you mean "none"?`}},
-		{"sandbox: {transparent_network: yes, nested: false}\n", []string{
-			`3:32: sandbox.transparent_network must be true or false, not "yes"`, `3:37: sandbox.nested is not supported yet`}},
-		{"filesystem:\n  deny:\n    - {path: /a, style: empty}\n    - path: /b\n      placeholder: true\n    - style: none\n", []string{
-			`5:18: filesystem.deny.style is not supported yet`, `7:7: filesystem.deny.placeholder is not supported yet`,
-			`8:7: filesystem.deny.style is not supported yet`, `8:7: filesystem.deny.path is missing`}},
+		{"sandbox: {transparent_network: yes, nested: 1, quarantine: maybe}\n", []string{
+			`3:32: sandbox.transparent_network must be true or false, not "yes"`, `3:45: sandbox.nested must be true or false, not a number without quotes`,
+			`3:60: sandbox.quarantine must be true or false, not "maybe"`}},
+		{"filesystem:\n  deny:\n    - {path: /a, style: empt}\n    - path: /b\n      placeholder: true\n    - style: none\n", []string{
+			`5:25: unknown filesystem.deny.style "empt"; did you mean "empty"?`, `7:7: filesystem.deny.placeholder is not supported yet`,
+			`8:7: filesystem.deny.path is missing`}},
 		// Values.
 		{"command: claude\n", []string{`3:10: command must be a list of words, not "claude"`}},
 		{"command: [sleep, 5, yes, true, null]\n", []string{
@@ -213,8 +218,8 @@ func TestParseErrors(t *testing.T) {
 			`5:3: character U+2028 is not allowed; write it as an escape in double quotes`,
 			`6:4: character U+FEFF is not allowed; write it as an escape in double quotes`}},
 		{"a: b\rc: d\n", []string{`3:5: carriage return that no newline follows`}},
-		{"presets: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "\n", []string{
-			`3:1: presets is not supported yet`, `3:26: nested deeper than 16 levels`}},
+		{"context: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "\n", []string{
+			`3:1: context is not supported yet`, `3:26: nested deeper than 16 levels`}},
 		{"presets: " + strings.Repeat("[", 20000) + "\n", []string{`3:1: exceeded max depth of 10000`}},
 		// Syntax errors have a position.
 		{"network:\n  mode: restricted\n  hosts:\n    - a.org\n    - *.b.org\n", []string{`7:5: an entry that begins with * or & must be in quotes`}},
@@ -298,13 +303,13 @@ func TestSchema(t *testing.T) {
 }
 
 func TestTemplate(t *testing.T) {
-	got, err := Template("builder", []string{"claude", "-p", "{job}", "", "yes", "a\nb"}, []string{"~/src/app", "/a b"}, nil, []string{"~/src/app/**/*.pem"})
+	got, err := Template(Draft{Agent: "builder", Command: []string{"claude", "-p", "{job}", "", "yes", "a\nb"},
+		Write: []string{"~/src/app", "/a b"}, Deny: []string{"~/src/app/**/*.pem"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `# What agent builder may do; what is not here is closed to it, and no host is reachable
-# (to grant one: bourn agent perm allow-host builder HOST).
-# A change takes effect when the agent next starts.
+	want := `# What agent builder may do. Files and hosts that are not here are closed to it.
+# A change takes effect when the agent next starts (bourn agent perm --help edits this file).
 version: 1
 agent: builder
 command: [claude, -p, "{job}", "", "yes", "a\nb"]
@@ -324,11 +329,15 @@ filesystem:
 		t.Errorf("Template (-want +got):\n%s", diff)
 	}
 	for _, bad := range []bourn.AgentName{"", "A", "a\nversion: 2"} {
-		if _, err := Template(bad, nil, nil, nil, nil); !errors.Is(err, bourn.ErrInvalid) {
+		if _, err := Template(Draft{Agent: bad}); !errors.Is(err, bourn.ErrInvalid) {
 			t.Errorf("Template(%q) = %v, want ErrInvalid", bad, err)
 		}
 	}
-	if _, err := Template("a", nil, []string{"relative"}, nil, nil); !errors.Is(err, bourn.ErrInvalid) {
+	full, err := Template(Draft{Agent: "a", Presets: []string{"go", "git"}, Env: []string{"EDITOR"}, Write: []string{"/w"}, SpawnDirs: []string{"/w/bin"}})
+	if p, parseErr := Parse("p", full); err != nil || parseErr != nil || len(p.Presets) != 2 || p.Env.Pass[0] != "EDITOR" || p.Processes.SpawnDirs[0].Text != "/w/bin" {
+		t.Errorf("Template: %v, %v\n%s", err, parseErr, full)
+	}
+	if _, err := Template(Draft{Agent: "a", Write: []string{"relative"}}); !errors.Is(err, bourn.ErrInvalid) {
 		t.Errorf("Template of a relative path = %v, want ErrInvalid", err)
 	}
 }

@@ -25,7 +25,7 @@ var schema = []key{
 	{name: "version", required: true, decode: (*decoder).version},
 	{name: "agent", required: true, decode: (*decoder).agentName},
 	{name: "command", decode: (*decoder).command},
-	{name: "presets", later: true},
+	{name: "presets", bare: true, decode: (*decoder).presets},
 	{name: "filesystem", bare: true, keys: []key{
 		{name: "read", bare: true, decode: paths(func(p *Profile) *[]Path { return &p.Filesystem.Read })},
 		{name: "write", bare: true, decode: paths(func(p *Profile) *[]Path { return &p.Filesystem.Write })},
@@ -59,15 +59,16 @@ var schema = []key{
 	{name: "sandbox", bare: true, keys: []key{
 		{name: "fail_closed_on_sandbox_error", decode: truth(func(p *Profile) *bool { return &p.Sandbox.FailClosed })},
 		{name: "transparent_network", decode: truth(func(p *Profile) *bool { return &p.Sandbox.Transparent })},
-		{name: "nested", later: true},
+		{name: "nested", decode: truth(func(p *Profile) *bool { return &p.Sandbox.Nested })},
+		{name: "quarantine", decode: truth(func(p *Profile) *bool { return &p.Sandbox.Quarantine })},
 	}},
-	{name: "service", later: true},
+	{name: "service", decode: truth(func(p *Profile) *bool { return &p.Service })},
 }
 
 // denySchema is every key of an entry of filesystem.deny that is a mapping.
 var denySchema = []key{
 	{name: "path", required: true, decode: (*decoder).denyPath},
-	{name: "style", later: true},
+	{name: "style", decode: (*decoder).denyStyle},
 	{name: "placeholder", later: true},
 }
 
@@ -80,6 +81,7 @@ type decoder struct {
 
 	modeAt *yaml.Node            // of processes
 	passed map[string]*yaml.Node // the names of env.pass
+	empty  bool                  // the style of the deny that is being decoded
 }
 
 func (d *decoder) fail(n *yaml.Node, format string, args ...any) {

@@ -7,22 +7,43 @@ import (
 	"bourn"
 )
 
-// Template returns the text of a new profile, with comments for whoever edits it next.
-// Command and lists may be empty. The error is ErrInvalid and says what a profile cannot
-// hold.
-func Template(agent bourn.AgentName, command, write, read, deny []string) ([]byte, error) {
+// A Draft is what a new profile holds. Command and lists may be empty.
+type Draft struct {
+	Agent   bourn.AgentName
+	Command []string
+	Presets []string
+
+	Write, Read, Deny []string
+	Env               []string // names to pass
+	SpawnDirs         []string // with one, only system paths and these may execute
+}
+
+// Template returns the text of a new profile, with comments for whoever edits it next. The
+// error is ErrInvalid and says what a profile cannot hold.
+func Template(d Draft) ([]byte, error) {
+	agent := d.Agent
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What agent %s may do; what is not here is closed to it, and no host is reachable\n", agent)
-	fmt.Fprintf(&b, "# (to grant one: bourn agent perm allow-host %s HOST).\n", agent)
-	fmt.Fprintf(&b, "# A change takes effect when the agent next starts.\n")
+	fmt.Fprintf(&b, "# What agent %s may do. Files and hosts that are not here are closed to it.\n", agent)
+	fmt.Fprintf(&b, "# A change takes effect when the agent next starts (bourn agent perm --help edits this file).\n")
 	fmt.Fprintf(&b, "version: 1\nagent: %s\n", quote(string(agent)))
-	if len(command) > 0 {
-		fmt.Fprintf(&b, "command: [%s]\n", strings.Join(quoteAll(command), ", "))
+	for _, line := range []struct {
+		key  string
+		list []string
+	}{{"command", d.Command}, {"presets", d.Presets}} {
+		if len(line.list) > 0 {
+			fmt.Fprintf(&b, "%s: [%s]\n", line.key, strings.Join(quoteAll(line.list), ", "))
+		}
+	}
+	if len(d.Env) > 0 {
+		fmt.Fprintf(&b, "env: {pass: [%s]}\n", strings.Join(quoteAll(d.Env), ", "))
+	}
+	if len(d.SpawnDirs) > 0 {
+		fmt.Fprintf(&b, "processes: {mode: allowlist, spawn_dirs: [%s]}\n", strings.Join(quoteAll(d.SpawnDirs), ", "))
 	}
 	b.WriteString("\nfilesystem:\n")
-	writeList(&b, "write", "Everything below these may be read and written.", write)
-	writeList(&b, "read", "Everything below these may be read.", read)
-	writeList(&b, "deny", `Paths and patterns ("~/app/**/*.pem") that stay closed, whatever is granted.`, deny)
+	writeList(&b, "write", "Everything below these may be read and written.", d.Write)
+	writeList(&b, "read", "Everything below these may be read.", d.Read)
+	writeList(&b, "deny", `Paths and patterns ("~/app/**/*.pem") that stay closed, whatever is granted.`, d.Deny)
 
 	out := []byte(b.String())
 	if _, err := ParseFor(agent, "profile.yaml", out); err != nil {

@@ -24,7 +24,10 @@ type NewAgent struct {
 	Read    []string
 	Deny    []string
 	Hosts   []string
-	Cwd     string // canonical
+	Presets []string // by name
+	Env     []string // names to pass
+	Spawn   []string // spawn dirs; with one, only system paths and these may execute
+	Cwd     string   // canonical
 }
 
 // Create makes an agent: its directory, profile and keys. The directory appears whole or
@@ -84,7 +87,12 @@ func (h *Home) newProfile(n NewAgent) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := profile.Template(n.Name, n.Command, writes, reads, denies)
+	spawns, err := h.newGrants(n, policy.KindSpawnDir, n.Spawn, parsed, writes)
+	if err != nil {
+		return nil, err
+	}
+	text, err := profile.Template(profile.Draft{Agent: n.Name, Command: n.Command, Presets: n.Presets,
+		Write: writes, Read: reads, Deny: denies, Env: n.Env, SpawnDirs: spawns})
 	for _, typed := range n.Hosts {
 		if err != nil {
 			return nil, err
@@ -198,6 +206,9 @@ func (h *Home) CanDelete(name bourn.AgentName) error {
 		return h.noProfile(name, err)
 	case !info.IsDir():
 		return fmt.Errorf("%w: %s is not a directory, and nothing is deleted through it", bourn.ErrInvalid, bourn.Printable(h.agent(name)))
+	}
+	if err := h.canDeleteService(name); err != nil {
+		return err
 	}
 	live, unreadable, err := h.Live(name)
 	if err != nil {

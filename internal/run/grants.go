@@ -117,11 +117,15 @@ func (h *Home) notDenied(w wish, g policy.Grant, refused func(string, ...any) er
 
 // deny turns an entry of a profile into a question to the host.
 func (h *Home) deny(d profile.Deny) policy.Deny {
+	style := policy.StyleNone
+	if d.Empty {
+		style = policy.StyleEmpty
+	}
 	if d.Glob {
-		return policy.Deny{Pattern: h.expandPattern(d.Text), From: "profile", Glob: true}
+		return policy.Deny{Pattern: h.expandPattern(d.Text), From: "profile", Glob: true, Style: style}
 	}
 	text, _ := d.Literal()
-	return policy.Deny{Pattern: h.expand(text), From: "profile"}
+	return policy.Deny{Pattern: h.expand(text), From: "profile", Style: style}
 }
 
 // closing returns the first deny that closes a real path, or something that holds it.

@@ -5,12 +5,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"bourn"
+	"bourn/internal/egress"
 	"bourn/internal/policy"
 	"bourn/internal/profile"
 	"bourn/internal/sandbox"
@@ -26,6 +28,8 @@ type Options struct {
 	SpawnDirs []string
 	Env       []string // names to pass
 	Hosts     []string // to be reachable
+	Presets   []string // by name, or NoPreset
+	Starting  bool     // the run is about to start: what presets make is made
 	Watch     bool     // report what of the file system was refused
 	Cwd       string   // canonical working directory
 	CwdName   string   // the same as the person spelled it ($PWD)
@@ -39,7 +43,10 @@ type Prepared struct {
 	Profile *profile.Profile // nil without an agent
 	Digest  string           // of the profile's bytes, SHA-256 in hex
 
+	Chosen string // the preset that the command selected, "" for none
+
 	home   *Home
+	notes  []string
 	denied map[denyKey]bool // what Request.Denies holds
 }
 
@@ -67,6 +74,10 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	if err := p.fromFlags(); err != nil {
 		return nil, err
 	}
+	if err := p.presets(); err != nil {
+		return nil, err
+	}
+	p.hostFacts()
 	remembered, err := h.remembered(o.Agent, p.Request.Denies)
 	if err != nil {
 		return nil, err
@@ -118,7 +129,7 @@ func (p *Prepared) fromProfile() error {
 	p.network(prof)
 	r.Exec = policy.ExecMode(prof.Processes.Mode)
 	r.Limits = policy.Limits(prof.Limits)
-	r.Advisory = !prof.Sandbox.FailClosed
+	r.Advisory, r.Nested = !prof.Sandbox.FailClosed, prof.Sandbox.Nested
 	for _, name := range prof.Env.Pass {
 		p.pass(name, "profile")
 	}
@@ -167,10 +178,18 @@ func (p *Prepared) hostFlags() error {
 	if len(p.Options.Hosts) > 0 && p.Request.Network != policy.NetworkOpen {
 		p.Request.Network = policy.NetworkRestricted
 	}
+	return nil
+}
+
+// hostFacts adds what the plan must know of this host for the hosts that are asked for.
+func (p *Prepared) hostFacts() {
 	if p.Request.Network == policy.NetworkRestricted {
 		p.Request.Hostname, _ = os.Hostname()
 	}
-	return nil
+	for i := range p.Request.Hosts {
+		w := &p.Request.Hosts[i]
+		w.Own = w.Addr.IsValid() && egress.IsControlPlane(netip.AddrPortFrom(w.Addr, w.Port))
+	}
 }
 
 func (h *Home) noProfile(name bourn.AgentName, err error) error {
@@ -293,7 +312,7 @@ func (p *Prepared) refuseFlags() error {
 		}
 		reason := p.Request.Refusal(g.Kind, g.Real)
 		switch {
-		case reason == "":
+		case reason == "", strings.HasPrefix(g.From, "preset:"):
 		case g.From == "default":
 			return bourn.WithHint(fmt.Errorf("%w: cannot make %s writable: %s", bourn.ErrInvalid, bourn.Printable(g.Real), reason),
 				"cd into a project, or name --write")
@@ -312,7 +331,10 @@ func (p *Prepared) IsPattern(target string) bool {
 
 // Hints returns what a person may want to know before the command starts.
 func (p *Prepared) Hints() []string {
-	var out []string
+	out := slices.Clone(p.notes)
+	if p.Chosen != "" {
+		out = append([]string{"preset " + p.Chosen + " is applied (--preset none leaves it out, bourn plan shows what it grants)"}, out...)
+	}
 	if home := p.Request.Home; p.Plan.Cwd != p.Request.Cwd {
 		where := "an empty home"
 		if p.Request.AgentHome != "" {

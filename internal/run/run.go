@@ -235,6 +235,8 @@ func (r *runner) notes() []string {
 	}
 	for _, l := range r.Plan.Late {
 		switch changed, made := sandbox.Changed(l); {
+		case made && r.Profile != nil && r.Profile.Sandbox.Quarantine:
+			add("%s", r.quarantine(l))
 		case made:
 			add("%s was created during the run: %s. Read it before you use it", bourn.Printable(l.Path), l.Reason)
 		case changed:

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package launch
+
+import (
+	"errors"
+	"os/exec"
+
+	"bourn"
+)
+
+func bind(*exec.Cmd) error {
+	return errors.Join(bourn.ErrWeakHost, errors.New("cannot bind a process to its parent on this system"))
+}

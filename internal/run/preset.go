@@ -1,0 +1,206 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bourn"
+	"bourn/internal/policy"
+	"bourn/internal/profile"
+	"bourn/internal/sandbox/survey"
+)
+
+// NoPreset is the name that keeps a run without the preset of its command.
+const NoPreset = "none"
+
+// presets applies the presets that the profile or the command line name, and without
+// either, for a run without an agent, the one that the command selects.
+func (p *Prepared) presets() error {
+	names := slices.Clone(p.Options.Presets)
+	if p.Profile != nil {
+		names = append(p.Profile.Presets, names...)
+	}
+	if len(names) == 0 && p.Options.Agent == "" {
+		if preset, ok := p.presetOfCommand(); ok {
+			names = []string{preset.Name}
+			p.Chosen = preset.Name
+		}
+	}
+	if slices.Contains(names, NoPreset) {
+		if len(names) > 1 {
+			return fmt.Errorf("%w: --preset none and another preset contradict each other", bourn.ErrInvalid)
+		}
+		return nil
+	}
+	for i, name := range names {
+		preset, ok := profile.FindPreset(name)
+		if !ok {
+			return bourn.WithHint(fmt.Errorf("%w: no preset %q", bourn.ErrInvalid, bourn.Printable(name)), "there are "+presetNames())
+		}
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		if err := p.preset(preset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func presetNames() string {
+	var names []string
+	for _, preset := range profile.Presets() {
+		names = append(names, preset.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// presetOfCommand returns the preset that the command selects: by its name as it is found
+// in PATH, or by that of what it leads to. A program that the run itself can write selects
+// nothing.
+func (p *Prepared) presetOfCommand() (profile.Preset, bool) {
+	if len(p.Request.Command) == 0 {
+		return profile.Preset{}, false
+	}
+	at := p.home.find(p.Request.Command[0], p.Options.Cwd)
+	if at == "" {
+		return profile.Preset{}, false
+	}
+	r, err := survey.Resolve(at)
+	if err != nil || p.writable(at) || p.writable(r.Real) {
+		return profile.Preset{}, false
+	}
+	if preset, ok := profile.PresetFor(filepath.Base(at)); ok {
+		return preset, true
+	}
+	return profile.PresetFor(filepath.Base(r.Real))
+}
+
+// writable reports whether a write grant of this run, or of an agent, holds a path.
+func (p *Prepared) writable(at string) bool {
+	for _, g := range p.Request.Grants {
+		if g.Kind == policy.KindWrite && policy.Under(at, g.Path) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.home.otherWrites(p.Options.Agent)(), func(w string) bool { return policy.Under(at, w) })
+}
+
+// preset adds what a preset grants on this host.
+func (p *Prepared) preset(preset profile.Preset) error {
+	from := "preset:" + preset.Name
+	place := func(text string) string {
+		for _, v := range preset.Homes {
+			if value, ok := p.home.lookup(v.Name); ok && filepath.IsAbs(value) && (text == v.Instead || strings.HasPrefix(text, v.Instead+"/")) {
+				return filepath.Clean(value + text[len(v.Instead):])
+			}
+		}
+		return p.home.expand(text)
+	}
+	for _, m := range preset.Make {
+		if err := p.make(place(m.Path), m.Text); err != nil {
+			return err
+		}
+	}
+	grant := func(kind policy.Kind, paths []string) {
+		for _, text := range paths {
+			if at := place(text); exists(at) {
+				p.grant(kind, at, from, true)
+			}
+		}
+	}
+	grant(policy.KindWrite, preset.Write)
+	grant(policy.KindRead, preset.Read)
+	for _, text := range preset.Deny {
+		p.deny(policy.Deny{Pattern: p.home.expandPattern(text), From: from, Glob: profile.IsPattern(text)})
+	}
+	p.presetHosts(preset, from)
+	for _, name := range preset.Sockets {
+		value, _ := p.home.lookup(name)
+		if at := strings.TrimPrefix(value, "unix://"); filepath.IsAbs(at) {
+			p.Request.Unix = append(p.Request.Unix, policy.Grant{Kind: policy.KindUnix, From: from, Fresh: true, Place: policy.Place{Path: filepath.Clean(at)}})
+		}
+	}
+	for _, name := range preset.Env {
+		if _, set := p.home.lookup(name); set && !p.hasVar(name) {
+			p.pass(name, from)
+		}
+	}
+	for _, v := range preset.Set {
+		if !p.hasVar(v.Name) {
+			p.Request.Env = withVar(p.Request.Env, policy.EnvVar{Name: v.Name, Value: v.Value, From: from})
+		}
+	}
+	if preset.Note != "" {
+		p.notes = append(p.notes, preset.Note)
+	}
+	return nil
+}
+
+func (p *Prepared) hasVar(name string) bool {
+	return slices.ContainsFunc(p.Request.Env, func(v policy.EnvVar) bool { return v.Name == name })
+}
+
+// presetHosts adds the hosts of a preset, and with one the network is restricted, unless
+// the profile says what it is.
+func (p *Prepared) presetHosts(preset profile.Preset, from string) {
+	if p.Profile != nil && p.Profile.Network.ModeNamed() && p.Request.Network != policy.NetworkRestricted {
+		return
+	}
+	texts := slices.Clone(preset.Hosts)
+	for _, name := range preset.HostVars {
+		if value, ok := p.home.lookup(name); ok {
+			texts = append(texts, urlHosts(value)...)
+		}
+	}
+	for _, toolchain := range preset.Registries {
+		texts = append(texts, p.home.registries(toolchain, p.writable)...)
+	}
+	for _, text := range texts {
+		h, err := policy.ParseHost(text)
+		if err != nil || policy.ProtectedHost(h) != "" {
+			continue
+		}
+		if !slices.ContainsFunc(p.Request.Hosts, func(w policy.HostWish) bool { return w.Host == h }) {
+			p.Request.Hosts = append(p.Request.Hosts, policy.HostWish{Host: h, From: from})
+		}
+		p.Request.Network = policy.NetworkRestricted
+	}
+}
+
+// make makes what a tool would make in its first run and could not keep. Only a run does
+// so, not its plan.
+func (p *Prepared) make(at, text string) error {
+	if exists(at) {
+		return nil
+	}
+	if !p.Options.Starting {
+		p.notes = append(p.notes, at+" does not exist: the run makes it")
+		return nil
+	}
+	err := os.MkdirAll(filepath.Dir(at), 0o700)
+	if err == nil && text == "" {
+		err = os.Mkdir(at, 0o700)
+	} else if err == nil {
+		err = writeNew(at, text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make %s, where the tool keeps its state: %w", bourn.Printable(at), err)
+	}
+	return nil
+}
+
+func writeNew(at, text string) error {
+	f, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
