@@ -187,7 +187,7 @@ func (a *app) open() error {
 }
 
 func (a *app) findHome() (*run.Home, error) {
-	h := &run.Home{Environ: a.Environ}
+	h := &run.Home{Environ: a.Environ, Floor: run.FloorPath}
 	env := func(name string) string {
 		for _, kv := range a.Environ {
 			if v, ok := strings.CutPrefix(kv, name+"="); ok {

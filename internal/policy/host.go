@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -228,4 +229,15 @@ func (t Target) Host() Host {
 		h.Port = 0
 	}
 	return h
+}
+
+// Within reports whether everything that a grant of g is for lies within a list of hosts.
+// One without a port stands for every port.
+func Within(list []Host, g Host) bool {
+	for _, port := range g.Ports() {
+		if !slices.ContainsFunc(list, func(h Host) bool { return HostRule{Host: h}.closes(g, port) }) {
+			return false
+		}
+	}
+	return true
 }

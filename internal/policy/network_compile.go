@@ -63,6 +63,9 @@ func (c *compiler) network() {
 	}
 	for _, w := range c.req.Hosts {
 		reason := c.hostRefusal(w.Host)
+		if reason == "" {
+			reason = w.Refused
+		}
 		if reason == "" && w.Own {
 			reason = "protected: " + ownReason
 		}

@@ -93,7 +93,9 @@ type Grant struct {
 type HostWish struct {
 	Host
 	From string
-	Own  bool // it is an address of this host's, on the port of Bourn's control plane
+	// Refused says why this host's policy does not let it be granted, or is "".
+	Refused string
+	Own     bool // it is an address of this host's, on the port of Bourn's control plane
 }
 
 // A Deny asks for a path, or for everything that a pattern matches, to be closed.

@@ -81,6 +81,7 @@ type decoder struct {
 
 	modeAt *yaml.Node            // of processes
 	passed map[string]*yaml.Node // the names of env.pass
+	floor  Floor                 // where the host's policy is decoded
 	empty  bool                  // the style of the deny that is being decoded
 }
 

@@ -33,6 +33,9 @@ type Home struct {
 	Program string // the bourn program, canonical
 	Environ []string
 	Now     func() time.Time // nil means time.Now
+	Floor   string           // the host's policy, "" for none
+
+	floorOwner int // who besides root may own it, for tests
 }
 
 func (h *Home) now() time.Time {

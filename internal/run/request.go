@@ -77,6 +77,9 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	if err := p.presets(); err != nil {
 		return nil, err
 	}
+	if err := p.floor(); err != nil {
+		return nil, err
+	}
 	p.hostFacts()
 	remembered, err := h.remembered(o.Agent, p.Request.Denies)
 	if err != nil {
