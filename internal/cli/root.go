@@ -106,7 +106,7 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 	}
 	in("run", a.runCommand())
 	in("ask", a.planCommand(), a.explainCommand(), a.whoamiCommand())
-	in("agents", a.agentCommand())
+	in("agents", a.agentCommand(), a.importCommand())
 	in("host", a.doctorCommand(), a.completionCommand())
 	root.SetHelpCommandGroupID("host")
 	for _, c := range root.Commands() {
