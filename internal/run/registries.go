@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"bourn/internal/sandbox/survey"
 )
@@ -146,7 +147,12 @@ func (r registry) golang() []string {
 	return urls
 }
 
-var npmDefault = regexp.MustCompile(`define\('registry', \{\s*default: ['"\x60](https?://[^'"\x60]+)|registry: \{[^}]*default: ['"\x60](https?://[^'"\x60]+)|\n\s*default: ['"\x60](https?://registry[^'"\x60]+)`)
+// lazily compiles an expression when it is first needed, not in every start of bourn.
+func lazily(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
+var npmDefault = lazily(`define\('registry', \{\s*default: ['"\x60](https?://[^'"\x60]+)|registry: \{[^}]*default: ['"\x60](https?://[^'"\x60]+)|\n\s*default: ['"\x60](https?://registry[^'"\x60]+)`)
 
 // npm: the environment, the user's and the system's npmrc, what npm was shipped with. Not
 // the project's npmrc, which is the run's own.
@@ -169,8 +175,8 @@ func (r registry) npm() []string {
 }
 
 // submatch returns the group of the first match that is not empty.
-func submatch(re *regexp.Regexp, text string) []string {
-	groups := re.FindStringSubmatch(text)
+func submatch(re func() *regexp.Regexp, text string) []string {
+	groups := re().FindStringSubmatch(text)
 	for i := 1; i < len(groups); i++ {
 		if groups[i] != "" {
 			return groups[i : i+1]
@@ -180,8 +186,8 @@ func submatch(re *regexp.Regexp, text string) []string {
 }
 
 var (
-	pipDefault = regexp.MustCompile(`PyPI = PackageIndex\(\s*"(https?://[^"]+)"`)
-	pipFiles   = regexp.MustCompile(`PyPI = PackageIndex\([^)]*file_storage_domain="([^"]+)"`)
+	pipDefault = lazily(`PyPI = PackageIndex\(\s*"(https?://[^"]+)"`)
+	pipFiles   = lazily(`PyPI = PackageIndex\([^)]*file_storage_domain="([^"]+)"`)
 )
 
 // pip: the environment, pip.conf, what pip was shipped with.
@@ -223,7 +229,7 @@ func (r registry) pipIndex() string {
 	return ""
 }
 
-var urlInText = regexp.MustCompile(`https?://[^\s"'<>\x60]+`)
+var urlInText = lazily(`https?://[^\s"'<>\x60]+`)
 
 // cargo: what its configuration names. The default is in no file: it is cargo's own.
 func (r registry) cargo() []string {
@@ -231,19 +237,19 @@ func (r registry) cargo() []string {
 	for _, at := range []string{"~/.cargo/config.toml", "~/.cargo/config"} {
 		for line := range strings.Lines(r.read(at)) {
 			if key, value, ok := strings.Cut(line, "="); ok && slices.Contains([]string{"index", "registry"}, strings.TrimSpace(key)) {
-				urls = append(urls, urlInText.FindString(strings.TrimPrefix(strings.Trim(strings.TrimSpace(value), `"'`), "sparse+")))
+				urls = append(urls, urlInText().FindString(strings.TrimPrefix(strings.Trim(strings.TrimSpace(value), `"'`), "sparse+")))
 			}
 		}
 	}
 	return urls
 }
 
-var mavenURL = regexp.MustCompile(`<url>\s*(https?://[^<\s]+)`)
+var mavenURL = lazily(`<url>\s*(https?://[^<\s]+)`)
 
 // maven: the mirrors and repositories of the user's settings.
 func (r registry) maven() []string {
 	var urls []string
-	for _, m := range mavenURL.FindAllStringSubmatch(r.read("~/.m2/settings.xml"), -1) {
+	for _, m := range mavenURL().FindAllStringSubmatch(r.read("~/.m2/settings.xml"), -1) {
 		urls = append(urls, m[1])
 	}
 	return urls
