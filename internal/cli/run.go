@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"bourn"
@@ -208,8 +209,8 @@ func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error 
 	}
 	a.exit, a.signal = outcome.Status, outcome.Signal
 	if len(outcome.Refusals) > 0 && place.path != "" {
-		sealed.Refusals = outcome.Refusals
-		reportErr = errors.Join(reportErr, a.replaceReport(place.path, sealed))
+		sealed.Refusals, sealed.NotKept = outcome.Refusals, outcome.NotKept
+		reportErr = errors.Join(reportErr, a.writeReport(place, sealed))
 	}
 	if outcome.TimedOut {
 		a.say("the run was ended: its time of %s is over", p.Plan.Limits.Time)
@@ -218,9 +219,9 @@ func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error 
 		for _, n := range outcome.Notes {
 			a.say("%s", n)
 		}
-		a.sayRefusals(outcome.Refusals)
-		if outcome.Status != 0 && !p.Options.Watch {
-			a.say("the command failed; bourn run --watch says what of the file system was out of reach")
+		a.sayRefusals(outcome.Refusals, outcome.NotKept)
+		if outcome.Status != 0 && !p.Options.Watch && len(outcome.Refusals) == 0 {
+			a.say("the command failed; bourn run --watch says what of the file system was out of reach%s", opens(p.Plan.Network.Mode))
 		}
 	}
 	if reportErr != nil {
@@ -292,11 +293,22 @@ func network(mode policy.NetworkMode, hosts []string) string {
 // maxSaid is how many refusals are said after a run; its record has all that were kept.
 const maxSaid = 10
 
+// opens says how a closed network is opened.
+func opens(mode policy.NetworkMode) string {
+	if mode == policy.NetworkNone {
+		return ", --host NAME lets it reach a host"
+	}
+	return ""
+}
+
 // sayRefusals says what was refused during a run, and what would mend it.
-func (a *app) sayRefusals(all []run.Refusal) {
+func (a *app) sayRefusals(all []run.Refusal, notKept int) {
+	if notKept > 0 {
+		defer a.say("and %d further refusals that were too many to keep", notKept)
+	}
 	for i, r := range all {
 		if i == maxSaid {
-			a.say("and %d more refusals", len(all)-i)
+			a.say("and %d more refusals, which the run's record and --report list", len(all)-i)
 			return
 		}
 		times := ""
@@ -325,47 +337,58 @@ func first(prefix string, list []string) []string {
 }
 
 // A reportPlace is where the report goes: a file that replaces what stands there, since a
-// symlink there may be a command's; a device; or standard error.
+// symlink there may be a command's; a device; or standard error. The file's directory is
+// held open: by the time the report is written again the command may have put a symlink in
+// its place.
 type reportPlace struct {
-	file *os.File // nil is standard error
-	path string   // where to rename the file to, "" for a device
+	dir  *os.Root // nil for a device, and for standard error
+	name string   // in dir
+	file *os.File // a device
+	path string   // where a file goes, "" for a device
 }
 
 func newReportPlace(at string) (*reportPlace, error) {
 	if at == "" || at == "-" {
 		return &reportPlace{}, nil
 	}
-	f, path, err := (*os.File)(nil), at, error(nil)
+	p, err := &reportPlace{path: at, name: filepath.Base(at)}, error(nil)
 	if strings.HasPrefix(at, "/dev/") {
-		path = ""
-		f, err = os.OpenFile(at, os.O_WRONLY, 0)
-	} else {
-		f, err = os.CreateTemp(filepath.Dir(at), "."+filepath.Base(at)+".*")
+		p.path = ""
+		p.file, err = os.OpenFile(at, os.O_WRONLY, 0)
+	} else if p.dir, err = os.OpenRoot(filepath.Dir(at)); err == nil {
+		err = p.replace(nil, false) // whether a file can be made there
 	}
 	if err != nil {
 		return nil, bourn.WithHint(fmt.Errorf("cannot write the report %s: %w", at, err), "name a file in a directory that you can write, or --report - for standard error")
 	}
-	return &reportPlace{f, path}, nil
+	return p, nil
 }
 
 func (p *reportPlace) close() {
 	if p.file != nil {
 		p.file.Close()
-		if p.path != "" {
-			_ = os.Remove(p.file.Name()) // it was renamed, unless nothing was written
-		}
+	}
+	if p.dir != nil {
+		p.dir.Close()
 	}
 }
 
-// replaceReport writes the report again, in the place of the file that was written when
-// the seal held.
-func (a *app) replaceReport(at string, r run.Report) error {
-	place, err := newReportPlace(at)
+// replace writes a new file, and puts it in the place of what stands there.
+func (p *reportPlace) replace(data []byte, keep bool) error {
+	draft := "." + p.name + "." + strconv.Itoa(os.Getpid())
+	f, err := p.dir.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	defer place.close()
-	return a.writeReport(place, r)
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil && keep {
+		err = p.dir.Rename(draft, p.name)
+	}
+	if err != nil || !keep {
+		err = errors.Join(err, p.dir.Remove(draft))
+	}
+	return err
 }
 
 func (a *app) writeReport(p *reportPlace, r run.Report) error {
@@ -373,12 +396,14 @@ func (a *app) writeReport(p *reportPlace, r run.Report) error {
 	if err != nil {
 		return err
 	}
-	if p.file == nil {
-		_, err = fmt.Fprintln(a.Stderr, string(data))
-		return err
-	}
-	if _, err = p.file.Write(append(data, '\n')); err == nil && p.path != "" {
-		err = os.Rename(p.file.Name(), p.path)
+	data = append(data, '\n')
+	switch {
+	case p.dir != nil:
+		return p.replace(data, true)
+	case p.file != nil:
+		_, err = p.file.Write(data)
+	default:
+		_, err = a.Stderr.Write(data)
 	}
 	return err
 }

@@ -196,17 +196,22 @@ func address(q dnsmessage.Question, addrs ...netip.Addr) []dnsmessage.Resource {
 	return out
 }
 
+// meant returns the target of a connection by the address that it was made to.
+func (s *Server) meant(c net.Conn) policy.Target {
+	at, err := netip.ParseAddrPort(c.LocalAddr().String())
+	if err != nil {
+		return policy.Target{}
+	}
+	if name, ok := s.names.at(at.Addr().Unmap()); ok {
+		return policy.Target{Name: name, Port: at.Port()}
+	}
+	return policy.Target{Addr: at.Addr().Unmap(), Port: at.Port()}
+}
+
 // serveDirect serves a connection that a program made as if there were no proxy: the
 // address that it was made to says which name is meant.
 func (s *Server) serveDirect(c net.Conn) {
-	at, err := netip.ParseAddrPort(c.LocalAddr().String())
-	if err != nil {
-		return
-	}
-	t := policy.Target{Addr: at.Addr().Unmap(), Port: at.Port()}
-	if name, ok := s.names.at(t.Addr); ok {
-		t = policy.Target{Name: name, Port: at.Port()}
-	}
+	t := s.meant(c)
 	server, err := s.connect(s.context, "direct", t)
 	if err != nil {
 		reset(c)

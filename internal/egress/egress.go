@@ -34,6 +34,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,8 @@ const (
 	dialTime    = 10 * time.Second // for one address
 	reachTime   = 25 * time.Second // for all of a name
 	resolveTime = 5 * time.Second
+	maxTold     = 300              // bytes
+	maxDials    = 128              // for plain requests, at once
 	keptAnswers = 10 * time.Second // for which a resolved name is not asked for again
 	maxKept     = 4096
 	acceptAgain = 10 * time.Millisecond
@@ -85,6 +88,7 @@ type Server struct {
 	answers   answers
 	context   context.Context
 	cancel    context.CancelFunc
+	dials     chan struct{}
 	slots     chan struct{}
 	running   sync.WaitGroup
 	transport *http.Transport // of plain requests, nil without a proxy
@@ -96,7 +100,7 @@ type Server struct {
 
 // Serve begins to serve ls, which it owns from then on.
 func Serve(c Config, ls Listeners) *Server {
-	s := &Server{config: c, ls: ls, slots: make(chan struct{}, maxConns), conns: map[net.Conn]struct{}{}}
+	s := &Server{config: c, ls: ls, slots: make(chan struct{}, maxConns), dials: make(chan struct{}, maxDials), conns: map[net.Conn]struct{}{}}
 	s.context, s.cancel = context.WithCancel(context.Background())
 	if s.config.Resolve == nil {
 		s.config.Resolve = resolve
@@ -172,7 +176,7 @@ func (s *Server) begin(via string, c net.Conn, serve func(net.Conn)) {
 	select {
 	case s.slots <- struct{}{}:
 	default:
-		s.refuse(Refusal{via, c.LocalAddr().String(), "too many connections at once"})
+		s.refuse(Refusal{via, s.meant(c).String(), "too many connections at once"})
 		c.Close()
 		return
 	}
@@ -218,8 +222,17 @@ func (s *Server) drop(c net.Conn) {
 
 func (s *Server) refuse(r Refusal) {
 	if s.config.Refused != nil {
+		r.Target, r.Reason = clip(r.Target), clip(r.Reason)
 		s.config.Refused(r)
 	}
+}
+
+// clip bounds what is told of a refusal: a run can name anything.
+func clip(s string) string {
+	if len(s) <= maxTold {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxTold], "") + "…"
 }
 
 // reset ends a connection so that the other side sees an error, not an end.

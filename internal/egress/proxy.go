@@ -26,7 +26,7 @@ func (s *Server) serveProxy(l net.Listener) {
 		Handler:           s.handler(),
 		ReadHeaderTimeout: requestTime,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    16 << 10, // what the server makes of them takes many times as much
 		ErrorLog:          log.New(io.Discard, "", 0),
 		BaseContext:       func(net.Listener) context.Context { return s.context },
 	}
@@ -166,6 +166,12 @@ func (s *Server) dialPlain(ctx context.Context, _, addr string) (net.Conn, error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.context, cancel)()
+	select { // the transport goes on dialling when its client is gone
+	case s.dials <- struct{}{}:
+		defer func() { <-s.dials }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	t, err := target(addr, "80")
 	if err != nil {
 		return nil, err

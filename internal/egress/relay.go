@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -15,10 +14,6 @@ import (
 )
 
 const (
-	// The first byte of a TLS record (RFC 8446, 5.1; RFC 6520); of a connection, the greeting's.
-	tlsFirst, tlsAlert, tlsHandshake, tlsLast = 20, 21, 22, 24
-	tlsVersion                                = 3 // the second
-
 	headSize  = 4 << 10
 	halfTime  = 5 * time.Minute
 	drainTime = 100 * time.Millisecond
@@ -157,30 +152,13 @@ func (s *Server) head(via string, t policy.Target, l *link, early []byte) ([]byt
 	if early[0] < tlsFirst || early[0] > tlsLast {
 		return early, nil
 	}
-	_ = l.client.SetReadDeadline(time.Now().Add(requestTime))
-	if idle, _, half := l.silence(); half {
-		_ = l.client.SetReadDeadline(time.Now().Add(min(idle, requestTime)))
+	g := greeter{link: l, early: early, check: func(name string) string { return s.misnamed(t, name) }}
+	rest, err := g.greet()
+	var no refused
+	if errors.As(err, &no) {
+		s.refuse(Refusal{via, t.String(), no.reason})
 	}
-	defer l.client.SetReadDeadline(time.Time{})
-	seen := &recorder{Conn: l.client, early: early}
-	if early[0] != tlsHandshake {
-		if like, err := seen.likeTLS(); !like {
-			return seen.rest(), err
-		}
-	}
-	name, err := serverName(seen)
-	if errors.Is(err, net.ErrClosed) {
-		return nil, err
-	}
-	if err != nil {
-		s.refuse(Refusal{via, t.String(), "what it sends begins like TLS and is not a client's greeting"})
-		return nil, err
-	}
-	if reason := s.misnamed(t, name); reason != "" {
-		s.refuse(Refusal{via, t.String(), reason})
-		return nil, refused{reason}
-	}
-	return seen.rest(), nil
+	return rest, err
 }
 
 // misnamed says why a TLS server name may not be asked for over a connection to t, or "".
@@ -197,7 +175,7 @@ func (s *Server) misnamed(t policy.Target, name string) string {
 
 var errGreeted = errors.New("greeted")
 
-// serverName reads a TLS client's first message and returns the server name in it.
+// serverName reads a TLS client's greeting and returns the server name in it.
 func serverName(c net.Conn) (string, error) {
 	name, greeted := "", false
 	err := tls.Server(c, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -209,49 +187,6 @@ func serverName(c net.Conn) (string, error) {
 	}
 	return name, nil
 }
-
-// A recorder reads from a connection, writes nothing to it and does not close it. It keeps
-// all that was read.
-type recorder struct {
-	net.Conn
-	early []byte // read before
-	all   bytes.Buffer
-}
-
-func (r *recorder) Read(p []byte) (n int, err error) {
-	if len(r.early) > 0 {
-		n = copy(p, r.early)
-		r.early = r.early[n:]
-	} else {
-		n, err = r.Conn.Read(p)
-	}
-	r.all.Write(p[:n])
-	return n, err
-}
-
-// rest returns all that the client has said, read by then or not.
-func (r *recorder) rest() []byte { return append(r.all.Bytes(), r.early...) }
-
-// likeTLS reports whether what begins with the type of another TLS record than a handshake
-// is one. Servers skip an alert before the greeting: OpenSSL one of version 3 and any
-// length, crypto/tls one of any version below 16 and of two bytes.
-func (r *recorder) likeTLS() (bool, error) {
-	for len(r.early) < 5 {
-		more := make([]byte, headSize)
-		n, err := r.Conn.Read(more)
-		if r.early = append(r.early, more[:n]...); errors.Is(err, io.EOF) {
-			return false, nil
-		} else if err != nil {
-			return false, err
-		}
-	}
-	b := r.early
-	return b[1] == tlsVersion || b[0] == tlsAlert && b[1] < 16 && b[3] == 0 && b[4] == 2, nil
-}
-
-func (r *recorder) Write(p []byte) (int, error)      { return len(p), nil }
-func (r *recorder) Close() error                     { return nil }
-func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
 
 func closeWrite(c net.Conn) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {

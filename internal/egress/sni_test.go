@@ -162,6 +162,9 @@ func TestServerNames(t *testing.T) {
 		{"SSLv2", []byte("\x80\x2e\x01\x00\x02"), ""},
 		{"nothing", nil, ""},
 
+		{"two greetings", append(greeting(t, "example.com"), greeting(t, "other.example")...), ""},
+		{"two greetings, a cipher change between", slices.Concat(greeting(t, "example.com"), []byte{20, 3, 3, 0, 1, 1}, greeting(t, "example.com")), ""},
+
 		{"not granted", greeting(t, "evil.example"), `"evil.example"`},
 		{"denied", greeting(t, "secret.example.org"), `"secret.example.org"`},
 		{"the suffix itself", greeting(t, "example.org"), `"example.org"`},

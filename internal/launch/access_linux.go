@@ -29,10 +29,14 @@ func (c *child) watch() error {
 	go func() {
 		_ = notify.Serve(fd, func(e notify.Event) {
 			a := access{e.Op, e.Path}
-			if e.Path == "" || e.Pid == self || seen[a] || len(seen) == maxAccesses {
+			if e.Path == "" || e.Pid == self || seen[a] || len(seen) > maxAccesses {
 				return
 			}
 			seen[a] = true
+			if len(seen) > maxAccesses {
+				_ = c.link.send(message{Kind: kindAccess}) // there are more
+				return
+			}
 			if c.looksRefused(a) {
 				_ = c.link.send(message{Kind: kindAccess, Step: string(operations[e.Op]), Data: e.Path})
 			}

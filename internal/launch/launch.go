@@ -71,7 +71,7 @@ type Config struct {
 	// Notice is told what happened to a mask while the run went on; nil discards it.
 	Notice func(Notice)
 	// Accessed is told of paths that the command named and that look refused inside; each
-	// once for an operation. It makes every call that takes a path slower. Nil watches
+	// once for an operation, and an empty one when there are more than are told apart. It makes every call that takes a path slower. Nil watches
 	// nothing.
 	Accessed func(op policy.Operation, path string)
 	// Child is one that Spawn has started with the same streams; nil starts one.

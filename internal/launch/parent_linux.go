@@ -20,6 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// acceptAgain is how long the gate waits when it could not accept a connection.
+const acceptAgain = 10 * time.Millisecond
+
 // grace is how long a command has between TERM and KILL when its time is over.
 const grace = 10 * time.Second
 
@@ -455,8 +458,12 @@ func (p *parent) serveGate() error {
 	p.serving.Go(func() {
 		for {
 			conn, err := l.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // no descriptors are left: some will be
+				time.Sleep(acceptAgain)
+				continue
 			}
 			if p.config.Gate == nil {
 				conn.Close()

@@ -240,7 +240,11 @@ func (d *Deny) Closes(p string) (string, bool) {
 
 func (c *compiler) grantCaveat(g Grant) string {
 	if !g.Dir && g.Kind == KindWrite {
-		return "a program that replaces the file by rename gets EBUSY: grant " + path.Dir(g.Real) + " instead"
+		const busy = "a program that replaces the file by rename gets EBUSY"
+		if c.req.Refusal(KindWrite, path.Dir(g.Real)) != "" {
+			return busy
+		}
+		return busy + ": grant " + path.Dir(g.Real) + " instead"
 	}
 	if !g.Dir {
 		return "when the host replaces the file, the old content stays visible until the next start"
@@ -458,7 +462,8 @@ func (c *compiler) sockets() {
 		if !ok || v.Source != "" || v.Item < 0 {
 			continue
 		}
-		if c.plan.masked(s) || c.plan.Items[v.Item].Kind == KindUnix {
+		granted := slices.ContainsFunc(c.plan.Items, func(it Item) bool { return it.Kind == KindUnix && it.Target == s })
+		if granted || c.plan.masked(s) || c.plan.Items[v.Item].Kind == KindUnix {
 			continue
 		}
 		item := c.keep(KindUnix, s, c.plan.Items[v.Item].From, byNamespace)

@@ -53,7 +53,11 @@ func (p *Plan) Explain(op Operation, target string) Answer {
 func (p *Plan) judgeHost(a *Answer) (allowed bool) {
 	a.Item = p.find(KindDefault, "network: ")
 	h, err := ParseHost(a.Target)
-	if err != nil || h.Suffix {
+	switch {
+	case err != nil:
+		a.Reason = err.Error()
+		return false
+	case h.Suffix:
 		a.Reason = "it is not the name or address of one host"
 		return false
 	}

@@ -39,7 +39,7 @@ const Localhost = "localhost"
 // *.suffix, and an address in another than the usual spelling are ErrInvalid.
 func ParseHost(text string) (Host, error) {
 	fail := func(format string, args ...any) (Host, error) {
-		return Host{}, fmt.Errorf("%w host %q: %s", bourn.ErrInvalid, bourn.Printable(text), fmt.Sprintf(format, args...))
+		return Host{}, fmt.Errorf("%w host \"%s\": %s", bourn.ErrInvalid, bourn.Printable(text), fmt.Sprintf(format, args...))
 	}
 	switch {
 	case text == "":
@@ -203,13 +203,13 @@ type Target struct {
 func ParseTarget(host string, port uint16) (Target, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {
-			return Target{}, fmt.Errorf("%w host %q: an address with a zone cannot be granted", bourn.ErrInvalid, bourn.Printable(host))
+			return Target{}, fmt.Errorf("%w host \"%s\": an address with a zone cannot be granted", bourn.ErrInvalid, bourn.Printable(host))
 		}
 		return Target{Addr: addr.Unmap(), Port: port}, nil
 	}
 	name, err := canonicalName(host)
 	if err != nil {
-		return Target{}, fmt.Errorf("%w host %q: %w", bourn.ErrInvalid, bourn.Printable(host), err)
+		return Target{}, fmt.Errorf("%w host \"%s\": %w", bourn.ErrInvalid, bourn.Printable(host), err)
 	}
 	return Target{Name: name, Port: port}, nil
 }

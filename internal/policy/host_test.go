@@ -51,7 +51,7 @@ func network(t *testing.T, grants, denies []string) *Network {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rule := HostRule{h, i*100 + len(n.Grants)}
+			rule := HostRule{Host: h, Item: i*100 + len(n.Grants)}
 			if i == 0 {
 				n.Grants = append(n.Grants, rule)
 			} else {
@@ -148,6 +148,34 @@ func TestJudgeAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := n.JudgeAddress(target, netip.MustParseAddr(c.addr)); r.Allowed != c.allowed || !r.Allowed && r.Reason == "" {
+			t.Errorf("%s at %s: %+v, want allowed %v", target, c.addr, r, c.allowed)
+		}
+	}
+}
+
+// A mirror in a private network that the person's own configuration names is reached, and
+// nothing else that its name leads to.
+func TestJudgePrivate(t *testing.T) {
+	n := network(t, []string{"mirror.example.com:443", "other.example.com:443"}, nil)
+	n.Grants[0].Private = true
+	for _, c := range []struct {
+		host, addr string
+		port       uint16
+		allowed    bool
+	}{
+		{"mirror.example.com", "10.0.0.5", 443, true},
+		{"mirror.example.com", "fd00::5", 443, true},
+		{"mirror.example.com", "10.0.0.5", 444, false},
+		{"mirror.example.com", "127.0.0.1", 443, false},
+		{"mirror.example.com", "169.254.169.254", 443, false},
+		{"mirror.example.com", "169.254.1.1", 443, false},
+		{"other.example.com", "10.0.0.5", 443, false},
+	} {
+		target, err := ParseTarget(c.host, c.port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := n.JudgeAddress(target, netip.MustParseAddr(c.addr)); r.Allowed != c.allowed {
 			t.Errorf("%s at %s: %+v, want allowed %v", target, c.addr, r, c.allowed)
 		}
 	}

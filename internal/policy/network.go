@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // A NetworkMode says what of the network a run sees.
@@ -29,6 +30,9 @@ type Network struct {
 type HostRule struct {
 	Host
 	Item int
+	// Private says that its name may lead to an address of a private network: the person's
+	// own configuration names it.
+	Private bool
 }
 
 // A Ruling is what a network says of one target.
@@ -117,7 +121,7 @@ func (n *Network) JudgeAddress(t Target, addr netip.Addr) Ruling {
 		return byName
 	}
 	for _, g := range n.Grants {
-		if g.Addr != addr {
+		if g.Addr != addr && !(g.Private && g.names(t) && strings.HasPrefix(why, "private")) {
 			continue
 		}
 		for _, p := range g.Ports() {

@@ -59,7 +59,7 @@ func (c *compiler) network() {
 			c.drop(KindDeny, target, w.From, "network.mode is open: nothing keeps it")
 			continue
 		}
-		n.Denies = append(n.Denies, HostRule{w.Host, c.keep(KindDeny, target, w.From, byNamespace, byEgress)})
+		n.Denies = append(n.Denies, HostRule{Host: w.Host, Item: c.keep(KindDeny, target, w.From, byNamespace, byEgress)})
 	}
 	for _, w := range c.req.Hosts {
 		reason := c.hostRefusal(w.Host)
@@ -75,7 +75,10 @@ func (c *compiler) network() {
 		}
 		item := c.keep(KindHost, w.String(), w.From, byNamespace, byEgress)
 		c.plan.Items[item].Caveat = hostCaveat(w.Host)
-		n.Grants = append(n.Grants, HostRule{w.Host, item})
+		if w.Private {
+			c.plan.Items[item].Caveat = "its address may be one of a private network"
+		}
+		n.Grants = append(n.Grants, HostRule{Host: w.Host, Item: item, Private: w.Private})
 	}
 	if n.Mode == NetworkRestricted {
 		c.listen()

@@ -92,7 +92,8 @@ type Grant struct {
 // A HostWish asks for a host to be reachable, or not to be.
 type HostWish struct {
 	Host
-	From string
+	From    string
+	Private bool // as in HostRule
 	// Refused says why this host's policy does not let it be granted, or is "".
 	Refused string
 	Own     bool // it is an address of this host's, on the port of Bourn's control plane

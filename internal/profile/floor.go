@@ -10,7 +10,7 @@ import (
 //
 //	version: 1
 //	advisory: never                    # no profile may run without a kernel sandbox
-//	filesystem: {deny: ["**/.env"]}    # denied in every run, as in a profile
+//	filesystem: {deny: ["/**/.env"]}    # denied in every run, as in a profile
 //	network:
 //	  hosts: ["*.example.org"]         # only these may be granted, and mode open is refused
 //	  deny: [telemetry.example.org]    # denied in every run

@@ -226,22 +226,32 @@ func (p *Prepared) grantCommand(kind policy.Kind, at string) string {
 	if o.Agent != "" {
 		return "bourn agent perm " + verbs[kind] + " " + string(o.Agent) + " " + shellQuote(at)
 	}
+	flag := map[policy.Kind]string{policy.KindRead: "--read", policy.KindWrite: "--write", policy.KindSpawnDir: "--spawn-dir"}[kind]
+	if len(o.Write) == 0 && kind == policy.KindWrite {
+		return p.again("--write", ".", flag, at) // what a run without the flag has
+	}
+	return p.again(flag, at)
+}
+
+// again is the command line of this run with further flags.
+func (p *Prepared) again(more ...string) string {
+	o := p.Options
 	words := []string{"bourn", "run"}
 	add := func(flag string, values ...string) {
 		for _, v := range values {
 			words = append(words, flag, shellQuote(v))
 		}
 	}
+	add("--preset", o.Presets...)
 	add("--read", o.Read...)
 	add("--write", o.Write...)
-	if len(o.Write) == 0 && kind == policy.KindWrite {
-		add("--write", ".") // what a run without the flag has
-	}
 	add("--deny", o.Deny...)
 	add("--spawn-dir", o.SpawnDirs...)
 	add("--env", o.Env...)
 	add("--host", o.Hosts...)
-	add(map[policy.Kind]string{policy.KindRead: "--read", policy.KindWrite: "--write", policy.KindSpawnDir: "--spawn-dir"}[kind], at)
+	for i := 0; i+1 < len(more); i += 2 {
+		add(more[i], more[i+1])
+	}
 	return strings.Join(append(words, "--", "COMMAND"), " ")
 }
 

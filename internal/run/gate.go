@@ -26,7 +26,8 @@ import (
 type gate struct {
 	plan   *policy.Plan
 	report func() Report
-	slots  chan struct{} // bounds how many connections are served at once
+	hosts  func(*policy.Answer) // judges what a granted name resolves to
+	slots  chan struct{}        // bounds how many connections are served at once
 }
 
 const (
@@ -54,8 +55,8 @@ type rpcError struct {
 	Message string `json:"message"`
 }
 
-func newGate(plan *policy.Plan, report func() Report) *gate {
-	return &gate{plan: plan, report: report, slots: make(chan struct{}, gateConns)}
+func newGate(plan *policy.Plan, report func() Report, hosts func(*policy.Answer)) *gate {
+	return &gate{plan: plan, report: report, hosts: hosts, slots: make(chan struct{}, gateConns)}
 }
 
 // serve answers one connection until it is closed, says nothing for long, or sends a
@@ -122,6 +123,9 @@ func (g *gate) explain(op policy.Operation, target string) (any, *rpcError) {
 		return nil, &rpcError{-32602, "operation must be read, write, exec or connect"}
 	}
 	a := g.plan.Explain(op, target)
+	if op == policy.OpConnect && g.hosts != nil {
+		g.hosts(&a)
+	}
 	a.Agent = string(g.report().Agent)
 	if a.Allowed == "denied" && (a.Item == nil || a.Item.Kind != policy.KindDeny && a.Item.Kind != policy.KindProtect) {
 		a.Grant = "ask a person to run: " + explainCommand(a.Agent, op, target)

@@ -8,6 +8,7 @@
 //	agents/<name>/home/           the agent's own writable home
 //	agents/<name>/runs/<id>.json  records of runs; runs/ here for runs without an agent
 //	agents/<name>/denied          the objects that the last seal denied, by identity
+//	written                       what runs without an agent could write
 //	agents/<name>/places.json     mount points that a run made in home/, until it ends
 package run
 

@@ -24,7 +24,7 @@ type Refusal struct {
 	Grant     string           `json:"grant,omitempty"` // the command that would mend it
 }
 
-// maxRefusals bounds what a run can make its launcher keep.
+// maxRefusals bounds what a run can make its launcher keep, for connections and for files.
 const maxRefusals = 500
 
 // refusals gathers them from several goroutines.
@@ -32,7 +32,8 @@ type refusals struct {
 	mu   sync.Mutex
 	all  []Refusal
 	at   map[[3]string]int
-	more int // that were not kept
+	kept map[bool]int // of connections, and of files
+	more int          // further ones that were not kept
 }
 
 func (r *refusals) add(op policy.Operation, target, reason, grant string) {
@@ -43,10 +44,15 @@ func (r *refusals) add(op policy.Operation, target, reason, grant string) {
 		r.all[i].Count++
 		return
 	}
-	if len(r.all) == maxRefusals {
+	files := op != policy.OpConnect
+	if r.kept[files] == maxRefusals {
 		r.more++
 		return
 	}
+	if r.kept == nil {
+		r.kept = map[bool]int{}
+	}
+	r.kept[files]++
 	if r.at == nil {
 		r.at = map[[3]string]int{}
 	}
@@ -54,10 +60,11 @@ func (r *refusals) add(op policy.Operation, target, reason, grant string) {
 	r.all = append(r.all, Refusal{op, target, reason, 1, grant})
 }
 
-func (r *refusals) list() []Refusal {
+// list returns what was kept, and how many refusals were not.
+func (r *refusals) list() (all []Refusal, more int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all
+	return r.all, r.more
 }
 
 // serveNetwork serves the listeners that plan.Listen lists.
@@ -108,7 +115,10 @@ func (r *runner) hostRefused(no egress.Refusal) {
 // grant would.
 func (r *runner) hostGrant(target, reason string) string {
 	h, err := policy.ParseHost(target)
-	if err != nil || reason != "not granted" && reason != fmt.Sprintf("port %d is not granted", h.Port) {
+	if h.Addr.IsLoopback() || policy.OwnNet.Masked().Contains(h.Addr) {
+		return "" // a program that looks for one of the run's own
+	}
+	if err != nil || reason != notGranted && reason != fmt.Sprintf("port %d is not granted", h.Port) {
 		return ""
 	}
 	if h.Port == 80 || h.Port == 443 {
@@ -123,12 +133,12 @@ func (p *Prepared) allowHost(h policy.Host) string {
 	if name := p.Options.Agent; name != "" {
 		return "bourn agent perm allow-host " + string(name) + " " + shellQuote(h.String())
 	}
-	return "bourn run --host " + shellQuote(h.String()) + " …"
+	return p.again("--host", h.String())
 }
 
 // recordRefusals adds the refusals to the run's record. That the run has ended shows from
 // the process table, so a record that cannot be written again is no harm.
-func (r *runner) recordRefusals(all []Refusal) {
+func (r *runner) recordRefusals(all []Refusal, more int) {
 	if len(all) == 0 || r.record == nil {
 		return
 	}
@@ -137,7 +147,7 @@ func (r *runner) recordRefusals(all []Refusal) {
 	if err != nil {
 		return
 	}
-	rec.Refusals = all
+	rec.Refusals, rec.NotKept = all, more
 	if data, err := json.MarshalIndent(rec, "", "  "); err == nil {
 		if d, err := newDraft(at, append(data, '\n'), 0o600); err == nil {
 			defer d.discard()
@@ -169,6 +179,13 @@ func (p *Prepared) explainHost(e *Explanation) {
 		h.Port = 0
 	}
 	e.Grant = p.allowHost(h)
+}
+
+// judgeName is what explainHost does for the gate: the answer alone.
+func (p *Prepared) judgeName(a *policy.Answer) {
+	e := Explanation{Answer: *a}
+	p.explainHost(&e)
+	a.Allowed, a.Reason = e.Allowed, e.Reason
 }
 
 // explainAddresses resolves a granted name, and corrects the answer where none of its

@@ -31,7 +31,8 @@ func (p *Prepared) presets() error {
 	}
 	if slices.Contains(names, NoPreset) {
 		if len(names) > 1 {
-			return fmt.Errorf("%w: --preset none and another preset contradict each other", bourn.ErrInvalid)
+			return bourn.WithHint(fmt.Errorf("%w: --preset none and another preset contradict each other", bourn.ErrInvalid),
+				"leave out the flag, or take the preset out of the agent's profile")
 		}
 		return nil
 	}
@@ -59,24 +60,41 @@ func presetNames() string {
 }
 
 // presetOfCommand returns the preset that the command selects: by its name as it is found
-// in PATH, or by that of what it leads to. A program that the run itself can write selects
-// nothing.
+// in PATH, or by that of what it leads to. A program of a project selects nothing, since
+// whoever made the project would have what the preset grants: one below the current
+// directory or its repository, or in anything that is granted or that a run could write.
 func (p *Prepared) presetOfCommand() (profile.Preset, bool) {
 	if len(p.Request.Command) == 0 {
 		return profile.Preset{}, false
 	}
-	at := p.home.find(p.Request.Command[0], p.Options.Cwd)
+	command := p.Request.Command[0]
+	if strings.Contains(command, "/") && !filepath.IsAbs(command) {
+		return profile.Preset{}, false
+	}
+	at := p.home.find(command, p.Options.Cwd)
 	if at == "" {
 		return profile.Preset{}, false
 	}
 	r, err := survey.Resolve(at)
-	if err != nil || p.writable(at) || p.writable(r.Real) {
+	if err != nil || p.ofProject(at) || p.ofProject(r.Real) {
 		return profile.Preset{}, false
 	}
 	if preset, ok := profile.PresetFor(filepath.Base(at)); ok {
 		return preset, true
 	}
 	return profile.PresetFor(filepath.Base(r.Real))
+}
+
+// ofProject reports whether a program belongs to what is worked on.
+func (p *Prepared) ofProject(at string) bool {
+	top := p.Options.Cwd
+	for dir := top; dir != "/"; dir = filepath.Dir(dir) {
+		if exists(filepath.Join(dir, ".git")) {
+			top = dir
+		}
+	}
+	granted := slices.ContainsFunc(p.Request.Grants, func(g policy.Grant) bool { return policy.Under(at, g.Path) })
+	return granted || policy.Under(at, top) && !policy.InSystem(at) || p.writable(at)
 }
 
 // writable reports whether a write grant of this run, or of an agent, holds a path.
@@ -150,24 +168,31 @@ func (p *Prepared) presetHosts(preset profile.Preset, from string) {
 	if p.Profile != nil && p.Profile.Network.ModeNamed() && p.Request.Network != policy.NetworkRestricted {
 		return
 	}
-	texts := slices.Clone(preset.Hosts)
+	add := func(text string, private bool) {
+		h, err := policy.ParseHost(text)
+		if err != nil || policy.ProtectedHost(h) != "" {
+			return
+		}
+		if !slices.ContainsFunc(p.Request.Hosts, func(w policy.HostWish) bool { return w.Host == h }) {
+			p.Request.Hosts = append(p.Request.Hosts, policy.HostWish{Host: h, From: from, Private: private})
+		}
+		p.Request.Network = policy.NetworkRestricted
+	}
+	for _, text := range preset.Hosts {
+		add(text, false)
+	}
+	// What the person's own configuration names may stand in a network of theirs.
 	for _, name := range preset.HostVars {
 		if value, ok := p.home.lookup(name); ok {
-			texts = append(texts, urlHosts(value)...)
+			for _, text := range urlHosts(value) {
+				add(text, true)
+			}
 		}
 	}
 	for _, toolchain := range preset.Registries {
-		texts = append(texts, p.home.registries(toolchain, p.writable)...)
-	}
-	for _, text := range texts {
-		h, err := policy.ParseHost(text)
-		if err != nil || policy.ProtectedHost(h) != "" {
-			continue
+		for _, text := range p.home.registries(toolchain, p.writable) {
+			add(text, true)
 		}
-		if !slices.ContainsFunc(p.Request.Hosts, func(w policy.HostWish) bool { return w.Host == h }) {
-			p.Request.Hosts = append(p.Request.Hosts, policy.HostWish{Host: h, From: from})
-		}
-		p.Request.Network = policy.NetworkRestricted
 	}
 }
 

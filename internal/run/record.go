@@ -37,6 +37,7 @@ type Record struct {
 	Sandbox       policy.Sandbox  `json:"sandbox"`
 	Items         []policy.Item   `json:"items"`
 	Refusals      []Refusal       `json:"refusals,omitempty"` // once the run has ended
+	NotKept       int             `json:"refusals_not_kept,omitempty"`
 }
 
 func (h *Home) runsDir(name bourn.AgentName) string { return filepath.Join(h.base(name), "runs") }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"bourn/internal/policy"
 	"bourn/internal/sandbox/survey"
 )
 
@@ -46,10 +48,19 @@ func urlHosts(text string) []string {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
 	host := u.Hostname()
+	if addr, err := netip.ParseAddr(host); strings.Contains(host, "*") || err == nil && linkLocal(addr) {
+		return nil // no place for packages or models
+	}
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
 	return []string{host + ":" + port}
+}
+
+// linkLocal reports whether an address is one that metadata services have.
+func linkLocal(addr netip.Addr) bool {
+	what := policy.Special(addr)
+	return strings.HasPrefix(what, "a metadata") || strings.HasPrefix(what, "link-local")
 }
 
 // A registry reads configuration files.

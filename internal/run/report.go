@@ -14,6 +14,7 @@ type Report struct {
 	Items   []policy.Item   `json:"items"`
 
 	Refusals []Refusal `json:"refusals,omitempty"` // once the run has ended
+	NotKept  int       `json:"refusals_not_kept,omitempty"`
 
 	Generation string `json:"generation,omitempty"`
 	Running    int    `json:"running,omitempty"` // how many runs of the agent live

@@ -374,7 +374,7 @@ func (p *Prepared) alias() {
 }
 
 // otherWrites returns a function that lists the write grants of all agents but one, and
-// those of the latest runs without an agent.
+// what runs without an agent could write.
 // An agent whose profile cannot be read contributes what cannot be excluded: nothing
 // is known of it, and it cannot run either.
 func (h *Home) otherWrites(but bourn.AgentName) func() []string {
@@ -397,7 +397,7 @@ func (h *Home) otherWrites(but bourn.AgentName) func() []string {
 				out = append(out, h.expand(g.Text))
 			}
 		}
-		return append(out, h.writtenLately()...)
+		return append(out, h.written()...)
 	}
 }
 
@@ -418,19 +418,4 @@ func (h *Home) liveWrites() ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// writtenLately returns what the runs without an agent could write, as far as their
-// records are kept.
-func (h *Home) writtenLately() []string {
-	var out []string
-	names, _ := h.recordNames("")
-	for _, name := range names {
-		r, err := readHead(filepath.Join(h.runsDir(""), name))
-		if err != nil {
-			continue
-		}
-		out = append(out, r.Writes...)
-	}
-	return out
 }

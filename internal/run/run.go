@@ -32,6 +32,7 @@ type Outcome struct {
 	// Refusals are the distinct things that were refused, in the order in which they were
 	// first seen.
 	Refusals []Refusal
+	NotKept  int // further ones, which a run made too many of
 }
 
 // runner carries one run from the prepared plan to its end.
@@ -42,6 +43,7 @@ type runner struct {
 	unlock  func()
 	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
+	writes  []string // what it can write
 	tell    func(Report)
 	egress  *egress.Server
 	access  *accesses // nil without --watch
@@ -73,7 +75,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	if err := r.claim(); err != nil {
 		return Outcome{}, err
 	}
-	gate := newGate(p.Plan, r.report)
+	gate := newGate(p.Plan, r.report, p.judgeName)
 	handed = true
 	result, err := launch.Run(launch.Config{
 		Child: s.Child, Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
@@ -94,9 +96,9 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	r.access.close()
 	out := Outcome{Result: result, Run: id, Sandbox: r.sandbox}
 	if err == nil {
-		out.Refusals = r.refused.list()
-		out.Notes = r.notes()
-		r.recordRefusals(out.Refusals)
+		out.Refusals, out.NotKept = r.refused.list()
+		out.Notes = append(r.notes(), r.access.notes()...)
+		r.recordRefusals(out.Refusals, out.NotKept)
 	}
 	return out, errors.Join(err, r.finish())
 }
@@ -154,6 +156,7 @@ func (r *runner) prepare(pid int) ([]byte, error) {
 			rec.Writes = append(rec.Writes, it.Target)
 		}
 	}
+	r.writes = rec.Writes
 	if r.record, err = r.home.draft(rec); err != nil {
 		return nil, err
 	}
@@ -167,6 +170,11 @@ func (r *runner) sealed(int, int) error {
 	}
 	if err := r.keepMemory(); err != nil {
 		return err
+	}
+	if r.Options.Agent == "" {
+		if err := r.home.keepWritten(r.writes); err != nil {
+			return err
+		}
 	}
 	r.release()
 	r.prune()

@@ -67,6 +67,13 @@ func Stat(path string) (Object, error) {
 	return o, nil
 }
 
+// Stands reports whether something stands at path, with no symbolic link on the way to it
+// nor there.
+func Stands(path string) bool {
+	_, ok := plain(path)
+	return ok
+}
+
 // HasAny reports whether one of the names stands in the directory dir, a real path. What cannot be told counts as there. It is for
 // those who ask of hundreds of directories and seldom find something.
 func HasAny(dir string, names []string) bool {
