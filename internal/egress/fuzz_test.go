@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -136,8 +137,8 @@ func FuzzProxyRequest(f *testing.F) {
 }
 
 func isTimeout(err error) bool {
-	t, ok := err.(net.Error)
-	return ok && t.Timeout()
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
 }
 
 // A script is a connection over which a client says what it holds.

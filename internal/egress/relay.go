@@ -93,7 +93,7 @@ func (l *link) silence() (idle time.Duration, until time.Time, half bool) {
 
 // carry copies to to what from says, until that is all.
 func (l *link) carry(to, from net.Conn) error {
-	idle, until, half := l.silence()
+	idle, _, half := l.silence()
 	if !half {
 		// Both ends are sockets: the kernel moves the bytes (splice(2)).
 		_, err := io.Copy(to, from)
@@ -101,6 +101,7 @@ func (l *link) carry(to, from net.Conn) error {
 			return err
 		}
 		// A read that is woken loses nothing. A write that is given up does.
+		var until time.Time
 		if idle, until, half = l.silence(); !half || !time.Now().Before(until) {
 			return err
 		}

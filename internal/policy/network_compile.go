@@ -93,6 +93,7 @@ func (c *compiler) hostRefusal(h Host) string {
 		return "network.mode is open: it is reachable anyway"
 	case NetworkNone:
 		return "network.mode is none"
+	case NetworkRestricted:
 	}
 	if h.isOwn() {
 		return "protected: " + ownReason

@@ -4,6 +4,7 @@ package notify
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -112,11 +113,11 @@ func TestReadMemory(t *testing.T) {
 			if name == "file" && address == start+uint64(page) {
 				continue // /proc/PID/mem overrides protection
 			}
-			if n, err := read(proc, uint32(os.Getpid()), address, into); n != 0 || err != unix.EFAULT {
+			if n, err := read(proc, uint32(os.Getpid()), address, into); n != 0 || !errors.Is(err, unix.EFAULT) {
 				t.Errorf("%s of %#x: %d %v", name, address, n, err)
 			}
 		}
-		if _, err := read(proc, 1<<22+1, start, into); err != unix.ESRCH {
+		if _, err := read(proc, 1<<22+1, start, into); !errors.Is(err, unix.ESRCH) {
 			t.Errorf("%s of nobody: %v", name, err)
 		}
 	}

@@ -4,6 +4,7 @@ package notify
 
 import (
 	"bytes"
+	"errors"
 	"hash/maphash"
 	"strconv"
 	"unsafe"
@@ -84,7 +85,7 @@ func (r *reader) op(c *call, n *notification) (op Op, rooted, ok bool) {
 		raw := unsafe.Slice((*byte)(unsafe.Pointer(&how)), unsafe.Sizeof(how))
 		got, err := readMemory(r.proc, n.pid, n.args[c.arg-1], raw)
 		if err != nil || got != len(raw) {
-			return Read, false, err != nil && err != unix.EFAULT // hidden: the path will be too
+			return Read, false, err != nil && !errors.Is(err, unix.EFAULT) // hidden: the path will be too
 		}
 		return opOfFlags(uint32(how.Flags)), how.Resolve&unix.RESOLVE_IN_ROOT != 0, true
 	case byMode:
@@ -176,7 +177,7 @@ func (r *reader) readPath(pid uint32, address uint64) ([]byte, finding) {
 		if i := bytes.IndexByte(r.name[have:have+got], 0); i >= 0 {
 			return r.name[:have+i], found
 		}
-		if err == unix.EFAULT || err == unix.ESRCH {
+		if errors.Is(err, unix.EFAULT) || errors.Is(err, unix.ESRCH) {
 			return nil, none
 		}
 		if err != nil {

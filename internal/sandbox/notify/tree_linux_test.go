@@ -273,7 +273,7 @@ func TestForkRestores(t *testing.T) {
 	before := debug.SetGCPercent(70)
 	defer debug.SetGCPercent(before)
 	want := errors.New("no")
-	if err := Fork(func() error { return want }); err != want {
+	if err := Fork(func() error { return want }); !errors.Is(err, want) {
 		t.Errorf("Fork returned %v", err)
 	}
 	if got := debug.SetGCPercent(70); got != 70 {
