@@ -238,6 +238,25 @@ func (d *Deny) Closes(p string) (string, bool) {
 	return "", false
 }
 
+// closing calls f with every path below which d closes everything: those by which Closes
+// judges.
+func (d *Deny) closing(f func(string)) {
+	if !d.Glob || d.Exists {
+		f(d.Place.Path)
+		f(d.Real)
+	}
+	for _, m := range d.Matches {
+		f(m.Real)
+		f(m.Path)
+	}
+	for _, m := range d.More {
+		f(m.Real)
+	}
+	for _, b := range d.Blind {
+		f(b.Real)
+	}
+}
+
 func (c *compiler) grantCaveat(g Grant) string {
 	if !g.Dir && g.Kind == KindWrite {
 		const busy = "a program that replaces the file by rename gets EBUSY"
@@ -374,13 +393,28 @@ func (c *compiler) finish() {
 func (c *compiler) usableLinks() []Link {
 	var out []Link
 	seen := map[string]bool{}
+	closed := map[string]bool{} // the links and what is above them: whether a deny closes it
+	for _, l := range c.plan.Links {
+		for at := l.At; at != "/"; at = path.Dir(at) {
+			closed[at] = false
+		}
+	}
+	for i := range c.req.Denies {
+		c.req.Denies[i].closing(func(at string) {
+			if _, above := closed[at]; above || at == "/" {
+				closed[at] = true
+			}
+		})
+	}
 	for _, l := range c.plan.Links {
 		blocked := seen[l.At] || slices.ContainsFunc(c.plan.Binds, func(b Bind) bool {
 			return under(l.At, b.Path) && b.Source == "" || under(b.Path, l.At)
 		})
-		for i := range c.req.Denies {
-			_, closed := c.req.Denies[i].Closes(l.At)
-			blocked = blocked || closed
+		for at := l.At; !blocked; at = path.Dir(at) {
+			blocked = closed[at]
+			if at == "/" {
+				break
+			}
 		}
 		if blocked || under(l.At, "/proc") || under(l.At, "/dev") || under(l.At, "/run") {
 			continue

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -123,18 +122,32 @@ func patternSet(denies []policy.Deny) map[string]bool {
 	return set
 }
 
-// remember keeps the identity of every object that this seal denies in a write grant, so
-// that the next one denies the object and not only its name.
-func (h *Home) remember(name bourn.AgentName, req *policy.Request, plan *policy.Plan) error {
-	var lines []string
-	seen := map[policy.Object]bool{}
+func memoryText(lines []string) string {
+	return memoryHeader + strings.Join(lines, "\n") + "\n"
+}
+
+// A denied object in a write grant, and its line in the memory.
+type memory struct {
+	object policy.Object
+	line   string
+}
+
+// memories returns what a seal denies in write grants.
+func memories(req *policy.Request, plan *policy.Plan) []memory {
+	var out []memory
 	for _, d := range req.Denies {
 		add := func(p policy.Place) {
 			root, write := plan.Root(p.Real)
-			if p.Exists && write && p.Object != (policy.Object{}) {
-				lines = append(lines, fmt.Sprintf("%d %d %d %q %q %q", p.Object.Dev, p.Object.Ino, p.Object.Born, d.Pattern, root, p.Real))
-				seen[p.Object] = true
+			if !p.Exists || !write || p.Object == (policy.Object{}) {
+				return
 			}
+			b := make([]byte, 0, 256)
+			b = append(strconv.AppendUint(b, p.Object.Dev, 10), ' ')
+			b = append(strconv.AppendUint(b, p.Object.Ino, 10), ' ')
+			b = append(strconv.AppendInt(b, p.Object.Born, 10), ' ')
+			b = append(strconv.AppendQuote(b, d.Pattern), ' ')
+			b = append(strconv.AppendQuote(b, root), ' ')
+			out = append(out, memory{p.Object, string(strconv.AppendQuote(b, p.Real))})
 		}
 		add(d.Place)
 		for _, m := range d.Matches {
@@ -143,6 +156,21 @@ func (h *Home) remember(name bourn.AgentName, req *policy.Request, plan *policy.
 		for _, m := range d.More {
 			add(m.Place)
 		}
+	}
+	return out
+}
+
+// remember keeps the identity of every object that this seal denies in a write grant, so
+// that the next one denies the object and not only its name.
+func (h *Home) remember(name bourn.AgentName, denied []memory, req *policy.Request, plan *policy.Plan) error {
+	var lines []string
+	seen := make(map[policy.Object]bool, len(denied))
+	for _, m := range denied {
+		lines = append(lines, m.line)
+		seen[m.object] = true
+	}
+	if kept, err := os.ReadFile(h.memoryPath(name)); err == nil && string(kept) == memoryText(lines) {
+		return nil // as it was
 	}
 	own := patternSet(req.Denies)
 	var before []string
@@ -170,12 +198,7 @@ func (h *Home) remember(name bourn.AgentName, req *policy.Request, plan *policy.
 	if slices.Equal(lines, before) {
 		return nil
 	}
-	var b bytes.Buffer
-	b.WriteString(memoryHeader)
-	for _, l := range lines {
-		b.WriteString(l + "\n")
-	}
-	if err := writeFile(h.memoryPath(name), b.Bytes(), 0o600); err != nil {
+	if err := writeFile(h.memoryPath(name), []byte(memoryText(lines)), 0o600); err != nil {
 		return fmt.Errorf("cannot keep what this run denies: %w", err)
 	}
 	return nil

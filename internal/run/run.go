@@ -44,6 +44,7 @@ type runner struct {
 	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
 	writes  []string // what it can write
+	denied  []memory // what it denies
 	tell    func(Report)
 	egress  *egress.Server
 	access  *accesses // nil without --watch
@@ -160,6 +161,7 @@ func (r *runner) prepare(pid int) ([]byte, error) {
 	if r.record, err = r.home.draft(rec); err != nil {
 		return nil, err
 	}
+	r.denied = memories(r.Request, r.Plan)
 	return json.MarshalIndent(rep, "", "  ")
 }
 
@@ -197,7 +199,7 @@ func (r *runner) keepMemory() error {
 		defer unlock()
 		r.home.removeStale("")
 	}
-	return r.home.remember(r.Options.Agent, r.Request, r.Plan)
+	return r.home.remember(r.Options.Agent, r.denied, r.Request, r.Plan)
 }
 
 // prune begins to remove the oldest records, while the command starts.
