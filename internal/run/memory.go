@@ -123,6 +123,9 @@ func patternSet(denies []policy.Deny) map[string]bool {
 }
 
 func memoryText(lines []string) string {
+	if len(lines) == 0 {
+		return memoryHeader
+	}
 	return memoryHeader + strings.Join(lines, "\n") + "\n"
 }
 
