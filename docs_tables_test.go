@@ -227,7 +227,6 @@ func presetsText() string {
 		}
 		line("written", list(p.Write))
 		line("read", list(p.Read))
-		line("denied", list(p.Deny))
 		var made, homes, set []string
 		for _, m := range p.Make {
 			if m.Text != "" {

@@ -94,7 +94,8 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a command sealed",
 		Long: `Run a command sealed. Without flags the current directory is writable, system paths and
 the toolchains in PATH are readable, the home directory is empty, there is no network,
-and the environment is built anew.
+and the environment is built anew. For a known tool (claude, codex, npm, go and more) a
+preset adds what it needs, and says so: bourn plan shows it, --preset none leaves it out.
 
 The exit status is the command's own; 125 when bourn could not start it, 126 when it
 cannot be executed, 127 when it is not found.
@@ -104,7 +105,7 @@ what a tool needs, as in --read ~/go/pkg/mod.`,
 		Example: `  bourn run -- make test
   bourn run --deny .env --deny '**/*.pem' -- sh
   bourn run --read ~/src/lib --env EDITOR -- make
-  bourn run --read ~/go/pkg/mod -- go build ./...
+  bourn run --watch -- ./configure
   bourn run --host api.example.com -- make fetch
   bourn run --agent builder --report ~/report.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

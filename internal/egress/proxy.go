@@ -169,8 +169,8 @@ func (s *Server) dialPlain(ctx context.Context, _, addr string) (net.Conn, error
 	select { // the transport goes on dialling when its client is gone
 	case s.dials <- struct{}{}:
 		defer func() { <-s.dials }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	default:
+		return nil, errors.New("too many connections are being made at once")
 	}
 	t, err := target(addr, "80")
 	if err != nil {

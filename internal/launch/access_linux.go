@@ -2,6 +2,8 @@ package launch
 
 import (
 	"errors"
+	"hash/maphash"
+	"os"
 	"path"
 	"strings"
 
@@ -25,22 +27,25 @@ func (c *child) watch() error {
 		return err
 	}
 	self := unix.Gettid()
-	seen := map[access]bool{}
+	seen, seed := map[uint64]bool{}, maphash.MakeSeed()
 	go func() {
-		_ = notify.Serve(fd, func(e notify.Event) {
-			a := access{e.Op, e.Path}
-			if e.Path == "" || e.Pid == self || seen[a] || len(seen) > maxAccesses {
+		err := notify.Serve(fd, func(e notify.Event) {
+			key := maphash.String(seed, string(e.Op)+e.Path)
+			if e.Pid == self || seen[key] || len(seen) > maxAccesses {
 				return
 			}
-			seen[a] = true
-			if len(seen) > maxAccesses {
-				_ = c.link.send(message{Kind: kindAccess}) // there are more
-				return
-			}
-			if c.looksRefused(a) {
+			seen[key] = true
+			switch {
+			case e.Path == "" || len(seen) > maxAccesses: // it may not be looked at, or there are more
+				_ = c.link.send(message{Kind: kindAccess})
+			case c.looksRefused(access{e.Op, e.Path}):
 				_ = c.link.send(message{Kind: kindAccess, Step: string(operations[e.Op]), Data: e.Path})
 			}
 		})
+		if err != nil { // from here on every watched call would fail
+			c.fail(stepError(stepWatch, err))
+			os.Exit(exitBroken)
+		}
 	}()
 	return nil
 }

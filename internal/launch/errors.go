@@ -61,8 +61,6 @@ func mend(step string, err error) string {
 		return "the kernel must be 5.13 or newer and have Landlock switched on: add landlock to lsm= on the kernel's command line"
 	case stepSeccomp:
 		return "the kernel needs CONFIG_SECCOMP_FILTER"
-	case stepWatch:
-		return "the kernel must be 5.5 or newer: leave out --watch"
 	case stepProbe:
 		return "the seal does not hold on this host; report it with the output of: bourn doctor"
 	}

@@ -28,7 +28,7 @@ const (
 	kindContinue   kind = "continue"
 	kindForeground kind = "foreground" // and continue
 	// child to parent
-	kindReady   kind = "ready"  // carries the gate listener and, with a terminal, the master
+	kindReady   kind = "ready"  // carries the gate listener, with a terminal the master, and those of the network that Data marks as made
 	kindFailed  kind = "failed" // a step of the seal
 	kindSealed  kind = "sealed"
 	kindNoExec  kind = "noexec"

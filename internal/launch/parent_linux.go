@@ -337,6 +337,10 @@ func (p *parent) hear(r received) (done bool, err error) {
 	case kindReady:
 		return false, p.ready(r.fds, m.Data)
 	case kindFailed:
+		if m.Step == stepWatch { // the seal does not need it
+			return true, bourn.WithHint(fmt.Errorf("%w: cannot %s: %w", bourn.ErrUnavailable, m.Step, stepFailure(m)),
+				"leave out --watch; it needs Linux 5.5, and that nothing else listens to the system calls of this process")
+		}
 		return true, weak(m.Step, stepFailure(m))
 	case kindSealed:
 		if p.config.Sealed != nil {
@@ -475,7 +479,8 @@ func (p *parent) serveGate() error {
 	return nil
 }
 
-// end kills what is left and waits until all is still.
+// end kills what is left and waits for it. A question to the gate that is being answered
+// ends with its connection, whose other end is gone.
 func (p *parent) end() {
 	if p.result == (Result{}) || p.result.TimedOut {
 		p.child.kill() // the command never ran, or the child is to end in any case

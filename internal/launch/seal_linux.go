@@ -225,17 +225,24 @@ func probe(plan *policy.Plan) error {
 	if len(plan.Masks) > 0 && plan.Masks[0].Empty {
 		flags = unix.O_RDWR | unix.O_CLOEXEC // an empty directory may be listed
 	}
-	if fd, err := unix.Open(target, flags, 0); err == nil {
+	fd, err := unix.Open(target, flags, 0)
+	switch {
+	case err == nil:
 		unix.Close(fd)
 		return fmt.Errorf("%q could be read", target)
+	case errors.Is(err, unix.ENOSYS):
+		return fmt.Errorf("%q could not be tried: %w", target, err)
 	}
-	if err := unix.Mkdir("/.bourn", 0o700); err == nil {
+	switch err := unix.Mkdir("/.bourn", 0o700); {
+	case err == nil:
 		return errors.New("the root could be written")
+	case errors.Is(err, unix.ENOSYS):
+		return fmt.Errorf("the root could not be tried: %w", err)
 	}
 	if plan.Network.Mode == policy.NetworkOpen {
 		return nil
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil // no sockets at all
 	}

@@ -74,15 +74,27 @@ func (c *compiler) network() {
 			continue
 		}
 		item := c.keep(KindHost, w.String(), w.From, byNamespace, byEgress)
-		c.plan.Items[item].Caveat = hostCaveat(w.Host)
+		c.caveat(item, hostCaveat(w.Host))
 		if w.Private {
-			c.plan.Items[item].Caveat = "its address may be one of a private network"
+			c.caveat(item, "its address may be one of a private network")
 		}
 		n.Grants = append(n.Grants, HostRule{Host: w.Host, Item: item, Private: w.Private})
 	}
 	if n.Mode == NetworkRestricted {
 		c.listen()
 		c.ownNames()
+	}
+}
+
+// caveat adds a caveat to an item, once.
+func (c *compiler) caveat(item int, text string) {
+	it := &c.plan.Items[item]
+	switch {
+	case text == "" || strings.Contains(it.Caveat, text):
+	case it.Caveat == "":
+		it.Caveat = text
+	default:
+		it.Caveat += "; " + text
 	}
 }
 
@@ -151,7 +163,7 @@ func (c *compiler) listen() {
 	p.Listen = append(p.Listen, Listen{ListenProxy, proxyAddr})
 	if !p.Network.Direct {
 		for _, g := range p.Network.Grants {
-			p.Items[g.Item].Caveat = "only through the proxy that the environment names: sandbox.transparent_network is false"
+			c.caveat(g.Item, "only through the proxy that HTTP_PROXY names: sandbox.transparent_network is false")
 		}
 		return
 	}
@@ -171,7 +183,7 @@ func (c *compiler) listen() {
 		switch {
 		case slices.Contains(p.Listen, l), everywhere[over] && over != l: // one on all addresses is there
 		case port == proxyAddr.Port() || port == namesAddr.Port() || len(p.Listen) >= maxListeners:
-			p.Items[g.Item].Caveat = "only through the proxy that the environment names"
+			c.caveat(g.Item, "only through the proxy that HTTP_PROXY names")
 		default:
 			p.Listen = append(p.Listen, l)
 		}
@@ -180,7 +192,7 @@ func (c *compiler) listen() {
 		var at []netip.Addr
 		switch {
 		case OwnNet.Contains(g.Addr):
-			p.Items[g.Item].Caveat = "only through the proxy that the environment names"
+			c.caveat(g.Item, "only through the proxy that HTTP_PROXY names")
 		case g.loopback() && g.Addr.IsValid():
 			at = []netip.Addr{g.Addr}
 		case g.loopback():

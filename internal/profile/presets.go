@@ -10,7 +10,7 @@ type Preset struct {
 	// Commands are the names of the programs that select it.
 	Commands []string
 
-	Read, Write, Deny []string
+	Read, Write []string
 	// Make are what the tool would make in its first run, and could not keep in an empty
 	// home: a directory, or a file with the text that it begins with.
 	Make []Made

@@ -25,7 +25,7 @@ type access struct {
 }
 
 // maxQueued bounds the paths that wait to be judged.
-const maxQueued = 8192
+const maxQueued = 1024
 
 // accessed returns what is told of paths, nil where nothing is watched.
 func (r *runner) accessed() func(policy.Operation, string) {
@@ -63,7 +63,7 @@ func (a *accesses) notes() []string {
 	if a == nil || !a.lost.Load() {
 		return nil
 	}
-	return []string{"the command named more paths than --watch keeps apart: what was out of reach is not all listed"}
+	return []string{"not all that was out of reach is listed: the command named more paths than --watch keeps apart, or may not be looked into"}
 }
 
 // localFS are file systems that answer by themselves: to look at a path in another one may

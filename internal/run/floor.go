@@ -52,10 +52,9 @@ func (h *Home) readFloor() (*profile.Floor, error) {
 }
 
 // floor takes away what the host's policy does not allow.
-func (p *Prepared) floor() error {
-	f, err := p.home.readFloor()
-	if err != nil || f == nil {
-		return err
+func (p *Prepared) floor(f *profile.Floor) error {
+	if f == nil {
+		return nil
 	}
 	r := p.Request
 	if f.NoAdvisory {
@@ -69,11 +68,11 @@ func (p *Prepared) floor() error {
 	for _, h := range f.HostDeny {
 		r.HostDenies = append(r.HostDenies, policy.HostWish{Host: h.Host, From: fromHost})
 	}
+	if r.Network == policy.NetworkOpen && (f.Limited || len(f.HostDeny) > 0) {
+		return bourn.WithHint(fmt.Errorf("%w: network.mode open is not allowed on this host", bourn.ErrDenied), p.home.Floor+" says which hosts may be granted")
+	}
 	if !f.Limited {
 		return nil
-	}
-	if r.Network == policy.NetworkOpen {
-		return bourn.WithHint(fmt.Errorf("%w: network.mode open is not allowed on this host", bourn.ErrDenied), p.home.Floor+" lists the hosts that may be granted")
 	}
 	var allowed []policy.Host
 	for _, h := range f.Hosts {

@@ -93,6 +93,14 @@ func (r *runner) serveNetwork(files []*os.File) error {
 		f.Close()
 	}
 	if failed != nil {
+		for _, l := range append([]net.Listener{ls.Proxy, ls.Names2}, ls.Direct...) {
+			if l != nil {
+				l.Close()
+			}
+		}
+		if ls.Names != nil {
+			ls.Names.Close()
+		}
 		return failed
 	}
 	r.egress = egress.Serve(egress.Config{Network: &r.Plan.Network, Refused: r.hostRefused}, ls)

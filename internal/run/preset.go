@@ -76,13 +76,18 @@ func (p *Prepared) presetOfCommand() (profile.Preset, bool) {
 		return profile.Preset{}, false
 	}
 	r, err := survey.Resolve(at)
-	if err != nil || p.ofProject(at) || p.ofProject(r.Real) {
+	if err != nil {
 		return profile.Preset{}, false
 	}
-	if preset, ok := profile.PresetFor(filepath.Base(at)); ok {
-		return preset, true
+	preset, ok := profile.PresetFor(filepath.Base(at))
+	if !ok {
+		preset, ok = profile.PresetFor(filepath.Base(r.Real))
 	}
-	return profile.PresetFor(filepath.Base(r.Real))
+	if ok && (p.ofProject(at) || p.ofProject(r.Real)) {
+		p.notes = append(p.notes, "preset "+preset.Name+" is not applied, since "+at+" is a project's or could have been written by a run (--preset "+preset.Name+" applies it)")
+		return profile.Preset{}, false
+	}
+	return preset, ok
 }
 
 // ofProject reports whether a program belongs to what is worked on.
@@ -93,18 +98,27 @@ func (p *Prepared) ofProject(at string) bool {
 			top = dir
 		}
 	}
-	granted := slices.ContainsFunc(p.Request.Grants, func(g policy.Grant) bool { return policy.Under(at, g.Path) })
+	granted := slices.ContainsFunc(p.Request.Grants, func(g policy.Grant) bool { return p.holds(g, at) })
 	return granted || policy.Under(at, top) && !policy.InSystem(at) || p.writable(at)
+}
+
+// holds reports whether a grant that is not resolved yet holds a path.
+func (p *Prepared) holds(g policy.Grant, at string) bool {
+	if policy.Under(at, g.Path) {
+		return true
+	}
+	r, err := survey.Resolve(g.Path)
+	return err != nil || policy.Under(at, r.Real)
 }
 
 // writable reports whether a write grant of this run, or of an agent, holds a path.
 func (p *Prepared) writable(at string) bool {
 	for _, g := range p.Request.Grants {
-		if g.Kind == policy.KindWrite && policy.Under(at, g.Path) {
+		if g.Kind == policy.KindWrite && p.holds(g, at) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(p.home.otherWrites(p.Options.Agent)(), func(w string) bool { return policy.Under(at, w) })
+	return slices.ContainsFunc(p.others(), func(w string) bool { return policy.Under(at, w) })
 }
 
 // preset adds what a preset grants on this host.
@@ -132,9 +146,6 @@ func (p *Prepared) preset(preset profile.Preset) error {
 	}
 	grant(policy.KindWrite, preset.Write)
 	grant(policy.KindRead, preset.Read)
-	for _, text := range preset.Deny {
-		p.deny(policy.Deny{Pattern: p.home.expandPattern(text), From: from, Glob: profile.IsPattern(text)})
-	}
 	p.presetHosts(preset, from)
 	for _, name := range preset.Sockets {
 		value, _ := p.home.lookup(name)

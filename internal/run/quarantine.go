@@ -1,23 +1,30 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"bourn"
 	"bourn/internal/policy"
+	"bourn/internal/sandbox/survey"
 )
 
 // quarantine moves what appeared during a run and runs code on the host later into
 // $BOURN_HOME/quarantine/RUN, and returns what to say of it. The move is by rename alone:
-// across file systems the thing stays where it is.
+// across file systems the thing stays where it is, and so does what a link of the run's
+// leads to.
 func (r *runner) quarantine(l policy.Late) string {
+	r.aside++
 	dir := filepath.Join(r.home.Dir, "quarantine", r.id)
-	to := filepath.Join(dir, strings.ReplaceAll(strings.TrimPrefix(l.Path, "/"), "/", "%"))
+	to := filepath.Join(dir, fmt.Sprintf("%d-%s", r.aside, filepath.Base(l.Path)))
 	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
+	switch {
+	case err != nil:
+	case !survey.Stands(filepath.Dir(l.Path)):
+		err = errors.New("a symlink leads there")
+	default:
 		err = os.Rename(l.Path, to)
 	}
 	if err != nil {

@@ -44,12 +44,12 @@ func TestPresetIsNotTheProjects(t *testing.T) {
 		{"--read", ".", "--", "./bin/claude"}, {"--read", ".", "--", program}, {"--read", ".", "--", "claude"},
 		{"--read", u.Work, "--write", u.Mkdir("../x"), "--", program},
 	} {
-		if r := u.Bourn(append([]string{"run"}, args...)...); r.Out != "ran\n" || strings.Contains(r.Err, "preset") {
+		if r := u.Bourn(append([]string{"run"}, args...)...); r.Out != "ran\n" || strings.Contains(r.Err, "is applied") {
 			t.Errorf("run %q printed %q and said\n%s", args, r.Out, r.Err)
 		}
 	}
 	u.Work = sub // elsewhere in the same repository
-	if r := u.Bourn("run", "--read", program, "--", program); r.Out != "ran\n" || strings.Contains(r.Err, "preset") {
+	if r := u.Bourn("run", "--read", program, "--", program); r.Out != "ran\n" || strings.Contains(r.Err, "is applied") {
 		t.Errorf("from a directory below it printed %q and said\n%s", r.Out, r.Err)
 	}
 
@@ -59,7 +59,7 @@ func TestPresetIsNotTheProjects(t *testing.T) {
 	for range 25 {
 		u.Bourn("run", "-q", "--", "true")
 	}
-	if r := u.Bourn("run", "--read", u.Home+"/.claude/none", "--", tools+"/claude"); strings.Contains(r.Err, "preset") {
+	if r := u.Bourn("run", "--read", u.Home+"/.claude/none", "--", tools+"/claude"); strings.Contains(r.Err, "is applied") {
 		t.Errorf("a program that a run could write selects a preset:\n%s", r.Err)
 	}
 }

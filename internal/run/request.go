@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"bourn"
 	"bourn/internal/egress"
@@ -47,6 +48,7 @@ type Prepared struct {
 
 	home   *Home
 	notes  []string
+	others func() []string  // what other runs can and could write
 	denied map[denyKey]bool // what Request.Denies holds
 }
 
@@ -57,10 +59,13 @@ type denyKey struct {
 }
 
 // Prepare reads the profile, asks the host and compiles the plan. Nothing is changed on
-// disk. An error means that nothing may be started; a grant that cannot be had is none,
+// disk, but that with Options.Starting what a preset makes is made. An error means that nothing may be started; a grant that cannot be had is none,
 // it is an item of the plan with its reason.
 func (h *Home) Prepare(o Options) (*Prepared, error) {
-	p := &Prepared{Options: o, home: h}
+	p := &Prepared{Options: o, home: h, others: sync.OnceValue(h.otherWrites(o.Agent))}
+	if _, err := h.written(); err != nil {
+		return nil, err
+	}
 	p.Request = &policy.Request{
 		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
 		Home: h.Person, BournDir: h.Dir, Program: h.Program, GitUser: h.gitIdentity(),
@@ -74,10 +79,14 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	if err := p.fromFlags(); err != nil {
 		return nil, err
 	}
+	floor, err := h.readFloor()
+	if err != nil {
+		return nil, err
+	}
 	if err := p.presets(); err != nil {
 		return nil, err
 	}
-	if err := p.floor(); err != nil {
+	if err := p.floor(floor); err != nil {
 		return nil, err
 	}
 	p.hostFacts()
@@ -86,7 +95,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 		return nil, err
 	}
 	err = sandbox.Gather(p.Request, sandbox.Options{
-		Toolchains: h.toolchains(), Programs: h.programs(p.Request.Command, o.Cwd), LiveWrites: h.liveWrites, OtherWrites: h.otherWrites(o.Agent), Remembered: remembered})
+		Toolchains: h.toolchains(), Programs: h.programs(p.Request.Command, o.Cwd), LiveWrites: h.liveWrites, OtherWrites: p.others, Remembered: remembered})
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +383,7 @@ func (p *Prepared) alias() {
 }
 
 // otherWrites returns a function that lists the write grants of all agents but one, and
-// what runs without an agent could write.
+// what earlier runs could write.
 // An agent whose profile cannot be read contributes what cannot be excluded: nothing
 // is known of it, and it cannot run either.
 func (h *Home) otherWrites(but bourn.AgentName) func() []string {
@@ -397,7 +406,11 @@ func (h *Home) otherWrites(but bourn.AgentName) func() []string {
 				out = append(out, h.expand(g.Text))
 			}
 		}
-		return append(out, h.written()...)
+		written, err := h.written()
+		if err != nil {
+			return []string{"/"} // Prepare says why; whoever asks trusts nothing
+		}
+		return append(out, written...)
 	}
 }
 

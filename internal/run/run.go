@@ -44,6 +44,7 @@ type runner struct {
 	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
 	writes  []string // what it can write
+	aside   int      // how many things were moved aside
 	denied  []memory // what it denies
 	tell    func(Report)
 	egress  *egress.Server
@@ -173,10 +174,8 @@ func (r *runner) sealed(int, int) error {
 	if err := r.keepMemory(); err != nil {
 		return err
 	}
-	if r.Options.Agent == "" {
-		if err := r.home.keepWritten(r.writes); err != nil {
-			return err
-		}
+	if err := r.home.keepWritten(r.writes); err != nil {
+		return err
 	}
 	r.release()
 	r.prune()

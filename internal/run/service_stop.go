@@ -53,7 +53,7 @@ func (h *Home) Stop(name bourn.AgentName, o StopOptions) (StopOutcome, error) {
 		return StopOutcome{}, err
 	}
 	if keeper != nil {
-		s.err = ignoreDone(signal(keeper.Pid, keeper.StartTime, launch.Terminate))
+		s.err = errors.Join(s.err, ignoreDone(signal(keeper.Pid, keeper.StartTime, launch.Terminate)))
 	}
 	killed, err := s.end(o.Grace)
 	out := s.count()

@@ -2,57 +2,74 @@ package run
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"bourn"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
-// What runs without an agent could write is kept in $BOURN_HOME/written, a Go string a line:
-// a symlink there is never followed, a program there selects no preset, a configuration
-// there is not believed, however long ago the run was. What agents can write is in their
-// profiles.
+// What runs could write is kept in $BOURN_HOME/written, a Go string a line: a symlink there
+// is never followed, a program there selects no preset, a configuration there is not
+// believed, however long ago the run was. What agents may write in their next run is in
+// their profiles.
 
 // maxWritten is from how many lines on those whose path is gone are taken out.
-const maxWritten = 2000
+const maxWritten = 20000
 
 func (h *Home) writtenPath() string { return filepath.Join(h.Dir, "written") }
 
-func (h *Home) written() []string {
+// written returns what runs could write. One that cannot be read is an error: nothing could
+// be excluded.
+func (h *Home) written() ([]string, error) {
 	data, err := os.ReadFile(h.writtenPath())
-	if err != nil {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	var out []string
 	for line := range strings.Lines(string(data)) {
-		if at, err := strconv.Unquote(strings.TrimSuffix(line, "\n")); err == nil {
-			out = append(out, at)
-		}
+		at, lineErr := strconv.Unquote(strings.TrimSuffix(line, "\n"))
+		err = errors.Join(err, lineErr)
+		out = append(out, at)
 	}
-	return out
+	if err != nil {
+		return nil, bourn.WithHint(fmt.Errorf("cannot read what earlier runs could write: %w", err),
+			"remove "+h.writtenPath()+" if no run has left a link or a program that you do not trust")
+	}
+	return out, nil
 }
 
 // keepWritten adds paths that a run is about to be able to write.
 func (h *Home) keepWritten(paths []string) error {
-	known := h.written()
-	var add []string
-	for _, p := range paths {
-		if !slices.Contains(known, p) && !slices.Contains(add, p) {
-			add = append(add, p)
+	news := func() (all, add []string, err error) {
+		all, err = h.written()
+		for _, p := range paths {
+			if !slices.Contains(all, p) && !slices.Contains(add, p) {
+				add = append(add, p)
+			}
 		}
+		return all, add, err
 	}
-	if len(add) == 0 {
-		return nil
+	if _, add, err := news(); err != nil || len(add) == 0 {
+		return err
 	}
-	unlock, err := h.lock("")
+	unlock, err := lockedfile.MutexAt(h.writtenPath() + ".lock").Lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	all := append(h.written(), add...)
-	if len(all) > maxWritten {
+	all, add, err := news()
+	if err != nil {
+		return err
+	}
+	if all = append(all, add...); len(all) > maxWritten {
 		all = slices.DeleteFunc(all, func(p string) bool { return !exists(p) })
 	}
 	var text bytes.Buffer
