@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"bourn"
 	"bourn/internal/run/nettest"
 	"bourn/internal/run/runtest"
 )
@@ -94,7 +95,9 @@ func namesAndPorts(t *testing.T, w *nettest.World, u *runtest.User) {
 		t.Errorf("%d refusals are said, want 10: %s", len(said), r.Err)
 	}
 	for _, line := range said {
-		if !slices.ContainsFunc(record, func(got refusal) bool { return got.Target == line[2] && strings.HasPrefix(line[3], got.Reason) }) {
+		if !slices.ContainsFunc(record, func(got refusal) bool {
+			return bourn.Printable(got.Target) == line[2] && strings.HasPrefix(line[3], bourn.Printable(got.Reason))
+		}) {
 			t.Errorf("said and not recorded: %s", line[0])
 		}
 	}
