@@ -59,10 +59,7 @@ func (s *Server) addresses(ctx context.Context, t policy.Target) ([]netip.Addr, 
 	reason := "it has no address"
 	for _, addr := range all {
 		addr = addr.Unmap().WithZone("") // no prefix contains an address with a zone
-		r := n.JudgeAddress(t, addr)
-		if r.Allowed && IsControlPlane(netip.AddrPortFrom(addr, t.Port)) {
-			r = policy.Ruling{Item: -1, Reason: "it is bourn's own control plane"}
-		}
+		r := Judge(n, t, addr)
 		if r.Allowed {
 			may = append(may, addr)
 		} else if reason == "it has no address" {
@@ -73,6 +70,16 @@ func (s *Server) addresses(ctx context.Context, t policy.Target) ([]netip.Addr, 
 		return nil, refused{reason}
 	}
 	return may, nil
+}
+
+// Judge is [policy.Network.JudgeAddress] with what only this host knows: where Bourn's own
+// control plane stands.
+func Judge(n *policy.Network, t policy.Target, addr netip.Addr) policy.Ruling {
+	r := n.JudgeAddress(t, addr)
+	if r.Allowed && IsControlPlane(netip.AddrPortFrom(addr, t.Port)) {
+		return policy.Ruling{Item: -1, Reason: policy.OwnControlPlane}
+	}
+	return r
 }
 
 func (s *Server) resolved(ctx context.Context, t policy.Target) ([]netip.Addr, error) {

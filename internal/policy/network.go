@@ -42,7 +42,8 @@ type Ruling struct {
 	Reason  string // why it is refused
 }
 
-const notGranted = "not granted"
+// NotGranted is the reason of a refusal that no line of the declaration is about.
+const NotGranted = "not granted"
 
 // Judge decides about a target by its name alone: denies first, then Bourn's own, then
 // grants. What a granted name resolves to is judged by [Network.JudgeAddress].
@@ -51,7 +52,7 @@ func (n *Network) Judge(t Target) Ruling {
 		return r
 	}
 	if isOwn(t) {
-		return Ruling{Item: -1, Reason: ownReason}
+		return Ruling{Item: -1, Reason: OwnControlPlane}
 	}
 	ports := false
 	for _, g := range n.Grants {
@@ -68,7 +69,7 @@ func (n *Network) Judge(t Target) Ruling {
 	if ports {
 		return Ruling{Item: -1, Reason: fmt.Sprintf("port %d is not granted", t.Port)}
 	}
-	return Ruling{Item: -1, Reason: notGranted}
+	return Ruling{Item: -1, Reason: NotGranted}
 }
 
 // Names reports whether a name may be reached on some port.
@@ -91,7 +92,8 @@ func (n *Network) denied(t Target) (Ruling, bool) {
 	return Ruling{}, false
 }
 
-const ownReason = "it is bourn's own control plane"
+// OwnControlPlane is the reason of a refusal that no grant changes.
+const OwnControlPlane = "it is bourn's own control plane"
 
 // isOwn reports whether a target is the control plane, as far as a name tells.
 func isOwn(t Target) bool {
@@ -113,7 +115,7 @@ func (n *Network) JudgeAddress(t Target, addr netip.Addr) Ruling {
 		}
 	}
 	if isOwn(at) {
-		return Ruling{Item: -1, Reason: ownReason}
+		return Ruling{Item: -1, Reason: OwnControlPlane}
 	}
 	byName := n.Judge(t)
 	why := Special(addr)

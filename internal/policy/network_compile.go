@@ -67,7 +67,7 @@ func (c *compiler) network() {
 			reason = w.Refused
 		}
 		if reason == "" && w.Own {
-			reason = "protected: " + ownReason
+			reason = "protected: " + OwnControlPlane
 		}
 		if reason != "" {
 			c.drop(KindHost, w.String(), w.From, reason)
@@ -108,7 +108,7 @@ func (c *compiler) hostRefusal(h Host) string {
 	case NetworkRestricted:
 	}
 	if h.isOwn() {
-		return "protected: " + ownReason
+		return "protected: " + OwnControlPlane
 	}
 	by := ""
 	for _, port := range h.Ports() {
@@ -129,7 +129,7 @@ func (h Host) isOwn() bool {
 // ProtectedHost returns why a host can never be granted, or "".
 func ProtectedHost(h Host) string {
 	if h.isOwn() {
-		return ownReason
+		return OwnControlPlane
 	}
 	return ""
 }

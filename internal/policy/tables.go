@@ -167,7 +167,7 @@ func protection(p string, kind Kind, req *Request) (Protected, bool) {
 		return Protected{Path: req.BournDir, Reason: "it holds the keys and profiles of agents"}, true
 	}
 	if kind == KindUnix && (under(p, "/run/bourn") || under(p, "/var/run/bourn")) {
-		return Protected{Path: "/run/bourn", Reason: ownReason}, true
+		return Protected{Path: "/run/bourn", Reason: OwnControlPlane}, true
 	}
 	if p == req.Program && kind == KindWrite {
 		return Protected{Path: p, Reason: "it is the program that seals", Write: true}, true

@@ -98,7 +98,7 @@ func (r *runner) judgeAccess(a access) {
 		return
 	}
 	reason, grant := refusedBecause(answer.Item), ""
-	if reason == notGranted {
+	if reason == policy.NotGranted {
 		e, err := r.Explain(a.op, a.path) // nothing on the way is a link
 		if err != nil || e.Allowed == "allowed" {
 			return
@@ -108,13 +108,11 @@ func (r *runner) judgeAccess(a access) {
 	r.refused.add(a.op, a.path, reason, grant)
 }
 
-const notGranted = "not granted"
-
 // refusedBecause says in a few words why an item refuses.
 func refusedBecause(it *policy.Item) string {
 	switch {
 	case it == nil:
-		return notGranted
+		return policy.NotGranted
 	case it.Fate == policy.Dropped:
 		return "the grant was dropped: " + it.Reason
 	case it.Kind == policy.KindDeny:
@@ -128,5 +126,5 @@ func refusedBecause(it *policy.Item) string {
 	case strings.HasPrefix(it.Target, "execution "):
 		return "only system paths and spawn dirs may execute"
 	}
-	return notGranted
+	return policy.NotGranted
 }

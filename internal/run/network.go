@@ -126,7 +126,7 @@ func (r *runner) hostGrant(target, reason string) string {
 	if h.Addr.IsLoopback() || policy.OwnNet.Masked().Contains(h.Addr) {
 		return "" // a program that looks for one of the run's own
 	}
-	if err != nil || reason != notGranted && reason != fmt.Sprintf("port %d is not granted", h.Port) {
+	if err != nil || reason != policy.NotGranted && reason != fmt.Sprintf("port %d is not granted", h.Port) {
 		return ""
 	}
 	if h.Port == 80 || h.Port == 443 {
@@ -215,14 +215,11 @@ func (p *Prepared) explainAddresses(e *Explanation, t policy.Target) {
 	refused, mend := "", policy.Host{}
 	for _, addr := range addrs {
 		addr = addr.Unmap()
-		r := p.Plan.Network.JudgeAddress(t, addr)
-		own := egress.IsControlPlane(netip.AddrPortFrom(addr, t.Port))
+		r := egress.Judge(&p.Plan.Network, t, addr)
 		switch {
-		case own:
-			refused = "it is bourn's own control plane"
 		case r.Allowed:
 			return
-		case r.Item >= 0: // a deny, which no grant mends
+		case r.Item >= 0, r.Reason == policy.OwnControlPlane: // no grant mends it
 			refused = r.Reason
 		default:
 			refused, mend = r.Reason, policy.Target{Addr: addr, Port: t.Port}.Host()
