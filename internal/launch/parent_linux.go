@@ -177,11 +177,11 @@ func orNull(f, null *os.File) *os.File {
 	return f
 }
 
-// namespaces asks for all of them, for an open network for all but that. The child borrows this process's memory until its
-// execve, since a copy costs most of a millisecond (CLONE_VM and CLONE_VFORK; package
-// syscall leaves them out with a user namespace, because its own way to map ids would then
-// wait for ever). So the ids are mapped after the execve, and the capabilities are kept
-// across it by the ambient set.
+// namespaces asks for all of them, for an open network for all but that. The child borrows
+// this process's memory until its execve, since a copy costs most of a millisecond (CLONE_VM
+// and CLONE_VFORK; package syscall leaves them out with a user namespace, because its own
+// way to map ids would then wait for ever). So the ids are mapped after the execve, and the
+// capabilities are kept across it by the ambient set.
 func namespaces(open bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |

@@ -105,7 +105,7 @@ func (r *runner) judgeAccess(a access) {
 		}
 		reason, grant = refusedBecause(e.Item), e.Grant
 	}
-	r.refused.add(a.op, a.path, reason, grant)
+	r.refused.add(a.op, a.path, reason, func() string { return grant })
 }
 
 // refusedBecause says in a few words why an item refuses.

@@ -44,7 +44,11 @@ func (h *Home) grantable(w wish) (policy.Grant, error) {
 		return policy.Grant{}, err
 	}
 	req := h.question(w, at)
-	others := func() []string { return append(h.otherWrites("")(), w.writes...) }
+	written, err := h.written()
+	if err != nil {
+		return policy.Grant{}, err
+	}
+	others := func() []string { return append(h.otherWrites("", written)(), w.writes...) }
 	if err := sandbox.Gather(req, sandbox.Options{OtherWrites: others}); err != nil {
 		return policy.Grant{}, err
 	}

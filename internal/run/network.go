@@ -2,12 +2,11 @@ package run
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -36,7 +35,8 @@ type refusals struct {
 	more int          // further ones that were not kept
 }
 
-func (r *refusals) add(op policy.Operation, target, reason, grant string) {
+// add keeps a refusal, once. Grant is asked for the command that would mend it.
+func (r *refusals) add(op policy.Operation, target, reason string, grant func() string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := [3]string{string(op), target, reason}
@@ -57,7 +57,7 @@ func (r *refusals) add(op policy.Operation, target, reason, grant string) {
 		r.at = map[[3]string]int{}
 	}
 	r.at[key] = len(r.all)
-	r.all = append(r.all, Refusal{op, target, reason, 1, grant})
+	r.all = append(r.all, Refusal{op, target, reason, 1, grant()})
 }
 
 // list returns what was kept, and how many refusals were not.
@@ -78,10 +78,10 @@ func (r *runner) serveNetwork(files []*os.File) error {
 		use := r.Plan.Listen[i].Use
 		if use == policy.ListenNames {
 			c, err := net.FilePacketConn(f)
-			ls.Names, failed = c, first(failed, err)
+			ls.Names, failed = c, errors.Join(failed, err)
 		} else {
 			l, err := net.FileListener(f)
-			switch failed = first(failed, err); use {
+			switch failed = errors.Join(failed, err); use {
 			case policy.ListenProxy:
 				ls.Proxy = l
 			case policy.ListenNames2:
@@ -107,16 +107,9 @@ func (r *runner) serveNetwork(files []*os.File) error {
 	return nil
 }
 
-func first(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
 // hostRefused keeps a refusal of the network.
 func (r *runner) hostRefused(no egress.Refusal) {
-	r.refused.add(policy.OpConnect, no.Target, no.Reason, r.hostGrant(no.Target, no.Reason))
+	r.refused.add(policy.OpConnect, no.Target, no.Reason, func() string { return r.hostGrant(no.Target, no.Reason) })
 }
 
 // hostGrant returns the command that would let a refused target through, or "" where no
@@ -129,10 +122,7 @@ func (r *runner) hostGrant(target, reason string) string {
 	if err != nil || reason != policy.NotGranted && reason != fmt.Sprintf("port %d is not granted", h.Port) {
 		return ""
 	}
-	if h.Port == 80 || h.Port == 443 {
-		h.Port = 0
-	}
-	return r.Prepared.allowHost(h)
+	return r.allowHost(policy.Target{Name: h.Name, Addr: h.Addr, Port: h.Port}.Host())
 }
 
 // allowHost is the command line that grants a host: to the agent for good, or to a run
@@ -150,17 +140,13 @@ func (r *runner) recordRefusals(all []Refusal, more int) {
 	if len(all) == 0 || r.record == nil {
 		return
 	}
-	at := filepath.Join(r.home.runsDir(r.Options.Agent), r.id+".json")
-	rec, err := readRecord(at)
-	if err != nil {
+	if !exists(r.record.path) { // the agent was deleted
 		return
 	}
-	rec.Refusals, rec.NotKept = all, more
-	if data, err := json.MarshalIndent(rec, "", "  "); err == nil {
-		if d, err := newDraft(at, append(data, '\n'), 0o600); err == nil {
-			defer d.discard()
-			_ = d.commit(nil)
-		}
+	r.kept.Refusals, r.kept.NotKept = all, more
+	if d, err := r.home.draft(r.kept); err == nil {
+		defer d.discard()
+		_ = d.commit(nil)
 	}
 }
 
@@ -183,10 +169,7 @@ func (p *Prepared) explainHost(e *Explanation) {
 	if e.Allowed == "allowed" || e.Item != nil && e.Item.Kind == policy.KindDeny || policy.ProtectedHost(h) != "" {
 		return
 	}
-	if h.Port == 80 || h.Port == 443 {
-		h.Port = 0
-	}
-	e.Grant = p.allowHost(h)
+	e.Grant = p.allowHost(t.Host())
 }
 
 // judgeName is what explainHost does for the gate: the answer alone.

@@ -46,10 +46,11 @@ type Prepared struct {
 
 	Chosen string // the preset that the command selected, "" for none
 
-	home   *Home
-	notes  []string
-	others func() []string  // what other runs can and could write
-	denied map[denyKey]bool // what Request.Denies holds
+	home    *Home
+	notes   []string
+	written []string         // what earlier runs could write
+	others  func() []string  // that, and what other agents may
+	denied  map[denyKey]bool // what Request.Denies holds
 }
 
 // A denyKey is what makes two denies the same.
@@ -62,10 +63,12 @@ type denyKey struct {
 // disk, but that with Options.Starting what a preset makes is made. An error means that nothing may be started; a grant that cannot be had is none,
 // it is an item of the plan with its reason.
 func (h *Home) Prepare(o Options) (*Prepared, error) {
-	p := &Prepared{Options: o, home: h, others: sync.OnceValue(h.otherWrites(o.Agent))}
-	if _, err := h.written(); err != nil {
+	p := &Prepared{Options: o, home: h}
+	var err error
+	if p.written, err = h.written(); err != nil {
 		return nil, err
 	}
+	p.others = sync.OnceValue(h.otherWrites(o.Agent, p.written))
 	p.Request = &policy.Request{
 		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
 		Home: h.Person, BournDir: h.Dir, Program: h.Program, GitUser: h.gitIdentity(),
@@ -383,10 +386,10 @@ func (p *Prepared) alias() {
 }
 
 // otherWrites returns a function that lists the write grants of all agents but one, and
-// what earlier runs could write.
+// what earlier runs could write, which is given.
 // An agent whose profile cannot be read contributes what cannot be excluded: nothing
 // is known of it, and it cannot run either.
-func (h *Home) otherWrites(but bourn.AgentName) func() []string {
+func (h *Home) otherWrites(but bourn.AgentName, written []string) func() []string {
 	return func() []string {
 		var out []string
 		names, _ := h.Agents()
@@ -405,10 +408,6 @@ func (h *Home) otherWrites(but bourn.AgentName) func() []string {
 			for _, g := range prof.Filesystem.Write {
 				out = append(out, h.expand(g.Text))
 			}
-		}
-		written, err := h.written()
-		if err != nil {
-			return []string{"/"} // Prepare says why; whoever asks trusts nothing
 		}
 		return append(out, written...)
 	}

@@ -43,7 +43,7 @@ type runner struct {
 	unlock  func()
 	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
-	writes  []string // what it can write
+	kept    Record   // what the record says
 	aside   int      // how many things were moved aside
 	denied  []memory // what it denies
 	tell    func(Report)
@@ -158,7 +158,7 @@ func (r *runner) prepare(pid int) ([]byte, error) {
 			rec.Writes = append(rec.Writes, it.Target)
 		}
 	}
-	r.writes = rec.Writes
+	r.kept = rec
 	if r.record, err = r.home.draft(rec); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (r *runner) sealed(int, int) error {
 	if err := r.keepMemory(); err != nil {
 		return err
 	}
-	if err := r.home.keepWritten(r.writes); err != nil {
+	if err := r.home.keepWritten(r.written, r.kept.Writes); err != nil {
 		return err
 	}
 	r.release()

@@ -46,30 +46,22 @@ func (h *Home) written() ([]string, error) {
 	return out, nil
 }
 
-// keepWritten adds paths that a run is about to be able to write.
-func (h *Home) keepWritten(paths []string) error {
-	news := func() (all, add []string, err error) {
-		all, err = h.written()
-		for _, p := range paths {
-			if !slices.Contains(all, p) && !slices.Contains(add, p) {
-				add = append(add, p)
-			}
-		}
-		return all, add, err
-	}
-	if _, add, err := news(); err != nil || len(add) == 0 {
-		return err
+// keepWritten adds paths that a run is about to be able to write. Known is what was
+// written when the run was planned.
+func (h *Home) keepWritten(known, paths []string) error {
+	if len(unlisted(paths, known)) == 0 {
+		return nil
 	}
 	unlock, err := lockedfile.MutexAt(h.writtenPath() + ".lock").Lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	all, add, err := news()
+	all, err := h.written()
 	if err != nil {
 		return err
 	}
-	if all = append(all, add...); len(all) > maxWritten {
+	if all = append(all, unlisted(paths, all)...); len(all) > maxWritten {
 		all = slices.DeleteFunc(all, func(p string) bool { return !exists(p) })
 	}
 	var text bytes.Buffer
@@ -80,4 +72,15 @@ func (h *Home) keepWritten(paths []string) error {
 		return fmt.Errorf("cannot keep what this run can write: %w", err)
 	}
 	return nil
+}
+
+// unlisted returns the paths that a list has not, each once.
+func unlisted(paths, list []string) []string {
+	var out []string
+	for _, p := range paths {
+		if !slices.Contains(list, p) && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
