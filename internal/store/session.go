@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"bourn"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A Session is the right to act as one member, as one database role, until a time. Its
+// token is shown to nobody and stands nowhere: the database knows its hash.
+type Session struct {
+	token   string
+	Member  MemberID
+	Expires time.Time
+}
+
+// String, GoString, MarshalJSON and LogValue keep the token out of logs and answers.
+func (Session) String() string               { return "[protected]" }
+func (Session) GoString() string             { return "[protected]" }
+func (Session) MarshalJSON() ([]byte, error) { return []byte(`"[protected]"`), nil }
+func (Session) LogValue() slog.Value         { return slog.StringValue("[protected]") }
+
+// A Kind says what a session was issued for.
+type Kind string
+
+// The kinds of sessions.
+const (
+	SignIn Kind = "sign-in" // a browser's
+	Socket Kind = "socket"  // a person's at the local socket
+	Agent  Kind = "agent"   // an agent's, for the member it acts for
+)
+
+// A Door is the way to a member's rows in one database: transactions that act as one
+// session. There is no other.
+type Door struct {
+	pool     *pgxpool.Pool // the role that members' statements run as
+	sessions *pgxpool.Pool // the role that issues sessions
+	role     string
+}
+
+// A Querier runs statements inside a transaction whose end is not the caller's to choose.
+type Querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Issue makes a session for a member, valid for at most 31 days.
+func (d Door) Issue(ctx context.Context, member MemberID, kind Kind, valid time.Duration) (Session, error) {
+	secret := make([]byte, 32)
+	rand.Read(secret)
+	s := Session{token: base64.RawURLEncoding.EncodeToString(secret), Member: member}
+	err := d.sessions.QueryRow(ctx, "select auth.issue($1, $2, $3, $4, $5)",
+		s.hash(), member, d.role, kind, pgtype.Interval{Microseconds: valid.Microseconds(), Valid: true}).Scan(&s.Expires)
+	if err != nil {
+		return Session{}, fmt.Errorf("cannot issue a session: %w", classify(err))
+	}
+	return s, nil
+}
+
+// Revoke ends a session at once: also statements of transactions that run see it.
+func (d Door) Revoke(ctx context.Context, s Session) error {
+	if _, err := d.sessions.Exec(ctx, "select auth.revoke($1)", s.hash()); err != nil {
+		return fmt.Errorf("cannot revoke a session: %w", classify(err))
+	}
+	return nil
+}
+
+func (s Session) hash() []byte {
+	h := sha256.Sum256([]byte(s.token))
+	return h[:]
+}
+
+// As runs f in a transaction that acts as the session, and commits it if f returns nil.
+// A session that has ended is ErrDenied, before f is called.
+func (d Door) As(ctx context.Context, s Session, f func(ctx context.Context, q Querier) error) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	defer conn.Release()
+	var me *MemberID
+	// One round trip, the token as a parameter: as a literal, others could read it.
+	batch := &pgx.Batch{}
+	batch.Queue("begin")
+	batch.Queue("select set_config('app.session', $1, true)", s.token)
+	batch.Queue("select auth.me()").QueryRow(func(row pgx.Row) error { return row.Scan(&me) })
+	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
+		return classify(err)
+	}
+	// What is not committed below is rolled back, also after a panic.
+	end := "rollback"
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectWithin)
+		defer cancel()
+		if end != "" {
+			if _, err := conn.Exec(ctx, end); err != nil {
+				_ = conn.Conn().Close(ctx)
+			}
+		}
+	}()
+	if me == nil || *me != s.Member {
+		return bourn.WithHint(fmt.Errorf("%w: the session has ended", bourn.ErrDenied), "sign in again")
+	}
+	if err := f(ctx, conn.Conn()); err != nil {
+		return classify(err)
+	}
+	tag, err := conn.Exec(ctx, "commit")
+	end = ""
+	if err != nil {
+		_ = conn.Conn().Close(ctx)
+		return classify(err)
+	}
+	if tag.String() != "COMMIT" { // a statement had failed, and f did not say so
+		return fmt.Errorf("%w: the transaction was rolled back", bourn.ErrInternal)
+	}
+	return nil
+}
+
+// Sweep removes sessions that ended more than an hour ago, from both databases.
+func (s *Store) Sweep(ctx context.Context) error {
+	for _, pool := range []*pgxpool.Pool{s.control, s.issuer} {
+		if _, err := pool.Exec(ctx, "select auth.sweep()"); err != nil {
+			return fmt.Errorf("cannot remove sessions that have ended: %w", classify(err))
+		}
+	}
+	return nil
+}
