@@ -66,6 +66,16 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
+// Err returns the sentinel of the code; that of an unknown one is ErrInternal.
+func (c Code) Err() error {
+	for _, row := range codes {
+		if row.code == c {
+			return row.err
+		}
+	}
+	return ErrInternal
+}
+
 // HTTPStatus returns the status that a response carrying this code has.
 func (c Code) HTTPStatus() int {
 	for _, row := range codes {

@@ -1,0 +1,153 @@
+package review
+
+import (
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// settled are the variables of one text whose value is known: they are assigned once in
+// it, a plain text, by a statement that is always executed, and nothing else can change
+// them. now returns those that have their value where a node stands.
+type settled struct {
+	values map[string]string
+	since  map[string]uint     // the offset of the end of the assignment
+	maybe  map[string][]string // every plain text that is assigned, known or not
+}
+
+// changers are programs that may change a variable by its name.
+var changers = map[string]bool{
+	"read": true, "mapfile": true, "readarray": true, "getopts": true, "unset": true,
+	"eval": true, "source": true, ".": true, "let": true,
+}
+
+func settle(file *syntax.File) settled {
+	s := settled{values: map[string]string{}, since: map[string]uint{}, maybe: map[string][]string{}}
+	times := map[string]int{}
+	wild := false
+	syntax.Walk(file, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Assign:
+			if n.Name == nil || n.Naked {
+				break
+			}
+			times[n.Name.Value]++
+			if text, ok := plainValue(n); ok && len(s.maybe[n.Name.Value]) < 4 {
+				s.maybe[n.Name.Value] = append(s.maybe[n.Name.Value], text)
+			} else {
+				times[n.Name.Value]++
+			}
+		case *syntax.WordIter:
+			times[n.Name.Value] += 2
+			s.items(n)
+		case *syntax.ParamExp:
+			if n.Param != nil && n.Exp != nil {
+				times[n.Param.Value]++
+			}
+		case *syntax.CallExpr:
+			wild = wild || len(n.Args) > 0 && changers[n.Args[0].Lit()] ||
+				len(n.Args) > 1 && n.Args[0].Lit() == "printf" && n.Args[1].Lit() == "-v"
+		}
+		return true
+	})
+	if wild || times["IFS"] > 0 {
+		return s
+	}
+	for _, stmt := range file.Stmts {
+		for _, a := range always(stmt) {
+			if a.Name == nil || times[a.Name.Value] != 1 {
+				continue
+			}
+			if text, ok := plainValue(a); ok {
+				s.values[a.Name.Value], s.since[a.Name.Value] = text, a.End().Offset()
+			}
+		}
+	}
+	return s
+}
+
+// items notes the words that a loop goes through.
+func (s *settled) items(n *syntax.WordIter) {
+	ws, _ := words(n.Items, nil)
+	for _, w := range ws {
+		if w.known && len(s.maybe[n.Name.Value]) < 4 {
+			s.maybe[n.Name.Value] = append(s.maybe[n.Name.Value], w.text)
+		}
+	}
+}
+
+// always returns the assignments of a statement that are executed whatever happens.
+func always(s *syntax.Stmt) []*syntax.Assign {
+	if s.Background || s.Coprocess || s.Disown || len(s.Redirs) > 0 {
+		return nil
+	}
+	switch c := s.Cmd.(type) {
+	case *syntax.CallExpr:
+		if len(c.Args) == 0 {
+			return c.Assigns
+		}
+	case *syntax.DeclClause:
+		if c.Variant.Value == "export" {
+			return c.Args
+		}
+	case *syntax.BinaryCmd:
+		if c.Op == syntax.AndStmt {
+			return always(c.X)
+		}
+	}
+	return nil
+}
+
+// plainValue returns the value of an assignment when it is a text without anything in it
+// that the shell would have to work out.
+func plainValue(a *syntax.Assign) (string, bool) {
+	if a.Append || a.Index != nil || a.Array != nil || a.Naked {
+		return "", false
+	}
+	if a.Value == nil {
+		return "", true
+	}
+	e := expander{left: maxBraces}
+	e.cur.known = true
+	for _, part := range a.Value.Parts {
+		e.part(part, false)
+	}
+	e.end()
+	switch len(e.out) {
+	case 0:
+		return "", true
+	case 1:
+		return e.out[0].text, e.out[0].known
+	}
+	return "", false
+}
+
+// now returns the variables that are known where a node stands.
+func (s settled) now(n syntax.Node) map[string]string {
+	if len(s.values) == 0 {
+		return nil
+	}
+	here := map[string]string{}
+	for name, value := range s.values {
+		if s.since[name] <= n.Pos().Offset() {
+			here[name] = value
+		}
+	}
+	return here
+}
+
+// choice returns the i-th value of every variable, or nil when none has that many.
+func (s settled) choice(i int) map[string]string {
+	var all map[string]string
+	for _, values := range s.maybe {
+		if i < len(values) {
+			all = map[string]string{}
+			break
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	for name, values := range s.maybe {
+		all[name] = values[min(i, len(values)-1)]
+	}
+	return all
+}
