@@ -1,0 +1,203 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"bourn"
+	"bourn/internal/store"
+	"bourn/internal/store/cluster"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// defaultDatabaseUser is the OS user of a private cluster that root started.
+const defaultDatabaseUser = "bourn-db"
+
+// sharedRoot is where the cluster of a root stands whose home others cannot enter.
+const sharedRoot = "/var/lib/bourn"
+
+// restartPause is how long the first try to start a server that ended waits; it doubles
+// up to a minute.
+const restartPause = 500 * time.Millisecond
+
+// A database is the server behind a store: a cluster of one's own, or somebody else's.
+type database struct {
+	config cluster.Config // of an own one
+	login  store.Login
+
+	mu      sync.Mutex
+	running *cluster.Cluster
+	lastErr error
+}
+
+// ClusterConfig returns the private cluster of a home: where it stands and as whom it
+// runs. It makes the OS user where it must.
+func ClusterConfig(ctx context.Context, home, osUser string) (cluster.Config, error) {
+	own := cluster.CurrentUser()
+	if own == "" {
+		return cluster.Config{}, bourn.WithHint(
+			fmt.Errorf("%w: user %d has no name on this host, and the database knows its users by name", bourn.ErrWeakHost, os.Geteuid()),
+			"add an entry for it to /etc/passwd")
+	}
+	config := cluster.Config{Dir: filepath.Join(home, "postgres")}
+	if os.Geteuid() == 0 {
+		if osUser == "" {
+			osUser = defaultDatabaseUser
+		}
+		u, err := databaseUser(ctx, osUser)
+		if err != nil {
+			return config, err
+		}
+		config.User = &u
+		if !enterable(home) {
+			// The database's user cannot pass through root's home.
+			id := sha256.Sum256([]byte(home))
+			config.Dir = filepath.Join(sharedRoot, "postgres-"+hex.EncodeToString(id[:4]))
+			if err := os.MkdirAll(sharedRoot, 0o711); err != nil {
+				return config, fmt.Errorf("cannot make the cluster: %w", err)
+			}
+		}
+	}
+	for _, role := range []string{cluster.Admin, "bourn_control", "bourn_member", "bourn_app"} {
+		config.Ident = append(config.Ident, cluster.Ident{OS: own, Role: role})
+	}
+	config.Rules = []string{
+		"local control bourn_control,bourn_member peer map=bourn",
+		"local records bourn_control,bourn_app peer map=bourn",
+	}
+	return config, nil
+}
+
+// enterable reports whether everybody may pass through dir and what is above it.
+func enterable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		if parent := filepath.Dir(dir); parent != dir {
+			dir = parent
+			continue
+		}
+		return true
+	}
+}
+
+// openDatabase starts the private cluster, or finds the way to the given server.
+func openDatabase(ctx context.Context, c Config) (*database, error) {
+	if c.DatabaseURL != "" {
+		login, err := urlLogin(c.Home, c.DatabaseURL)
+		return &database{login: login}, err
+	}
+	config, err := ClusterConfig(ctx, c.Home, c.DatabaseUser)
+	if err != nil {
+		return nil, err
+	}
+	d := &database{config: config}
+	if err := d.start(ctx); err != nil {
+		return nil, err
+	}
+	d.login = d.running.ConnString
+	return d, nil
+}
+
+// start starts the cluster and brings its databases up to date.
+func (d *database) start(ctx context.Context) error {
+	running, err := cluster.Start(ctx, d.config)
+	if err != nil {
+		return err
+	}
+	err = store.Prepare(ctx, func(db string) string { return running.ConnString(cluster.Admin, db) })
+	if err != nil {
+		return errors.Join(err, running.Stop(context.WithoutCancel(ctx)))
+	}
+	d.mu.Lock()
+	d.running = running
+	d.mu.Unlock()
+	return nil
+}
+
+// keep starts the cluster again whenever it ends, until ctx does, and stops it then.
+func (d *database) keep(ctx context.Context, say func(msg string, args ...any)) error {
+	if d.running == nil {
+		<-ctx.Done()
+		return nil
+	}
+	pause := restartPause
+	for {
+		select {
+		case <-ctx.Done():
+			return d.cluster().Stop(context.WithoutCancel(ctx))
+		case <-d.cluster().Done():
+		}
+		say("PostgreSQL ended; starting it again", "pause", pause, "log", d.cluster().Log())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		began := time.Now()
+		if err := d.start(ctx); err != nil {
+			say("cannot start PostgreSQL", "error", err)
+			pause = min(2*pause, time.Minute)
+			continue
+		}
+		if time.Since(began) > time.Minute {
+			pause = restartPause
+		}
+	}
+}
+
+// stop stops a server of one's own.
+func (d *database) stop(ctx context.Context) error {
+	if running := d.cluster(); running != nil {
+		return running.Stop(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// user is the name of the OS user that the server runs as.
+func (d *database) user() string {
+	if d.config.User == nil {
+		return cluster.CurrentUser()
+	}
+	return cluster.UserName(d.config.User.UID)
+}
+
+func (d *database) cluster() *cluster.Cluster {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running
+}
+
+// urlLogin returns the roles' ways to a server that others run: its URL, with the
+// passwords that `bourn db migrate` made.
+func urlLogin(home, url string) (store.Login, error) {
+	if _, err := pgx.ParseConfig(url); err != nil {
+		return nil, bourn.WithHint(fmt.Errorf("%w: cannot read the database's URL", bourn.ErrInvalid), "it looks like postgres://db.example.com:5432/?sslmode=verify-full")
+	}
+	at := PasswordFile(home)
+	text, err := os.ReadFile(at)
+	if err != nil {
+		return nil, bourn.WithHint(fmt.Errorf("%w: cannot read the passwords of the database's roles: %w", bourn.ErrNotFound, err),
+			"run `bourn db migrate` with the URL of a superuser first")
+	}
+	var passwords map[string]string
+	if err := json.Unmarshal(text, &passwords); err != nil {
+		return nil, fmt.Errorf("%w: %s does not hold the passwords of the database's roles", bourn.ErrInvalid, at)
+	}
+	return func(role, database string) string { return store.WithLogin(url, role, passwords[role], database) }, nil
+}
+
+// PasswordFile is where the passwords of the roles of a given server are kept.
+func PasswordFile(home string) string { return filepath.Join(home, "secrets", "database.json") }

@@ -1,0 +1,103 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"bourn"
+)
+
+// Names in $BOURN_HOME.
+const (
+	LockName = "bournd.lock" // held by a control plane while it runs; its pid
+	LogName  = "bournd.log"  // of one in the background
+)
+
+// programName is the control plane's program.
+const programName = "bournd"
+
+// An Instance is a control plane that runs. Close lets go of it.
+type Instance struct {
+	Pid    int
+	handle *os.File
+}
+
+// Find returns the control plane of a home, and nil where none runs.
+func Find(home string) (*Instance, error) { return find(home) }
+
+// Held reports whether some process holds the home, also one that Find cannot see.
+func Held(home string) (bool, error) { return held(filepath.Join(home, LockName)) }
+
+// Runs reports whether the instance executes the file at path as it is now: a program
+// that was installed anew since is another.
+func (i *Instance) Runs(path string) bool { return i.runs(path) }
+
+// Stop asks the control plane to end, kills it when it has not within grace, and returns
+// when it has ended.
+func (i *Instance) Stop(grace time.Duration) (killed bool, err error) { return i.stop(grace) }
+
+// Close lets go of the process, which runs on.
+func (i *Instance) Close() error { return i.handle.Close() }
+
+// Execute replaces this process by a program. It returns only where that cannot be.
+func Execute(program string, argv, environ []string) error {
+	return fmt.Errorf("cannot execute %s: %w", program, execute(program, argv, environ))
+}
+
+// Inherited returns a descriptor that was handed to this process, which its children do
+// not get.
+func Inherited(fd int) *os.File { return inherited(fd) }
+
+// Program returns the path of bournd: beside the program at self, or else in path, a
+// list as in PATH. Links are resolved. One that another user could replace is ErrDenied.
+func Program(self, path string) (string, error) {
+	for _, dir := range append([]string{filepath.Dir(self)}, filepath.SplitList(path)...) {
+		at := filepath.Join(dir, programName)
+		if !filepath.IsAbs(at) {
+			continue // what lies in the working directory is nobody's
+		}
+		real, err := filepath.EvalSymlinks(at)
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+				continue
+			}
+			return "", fmt.Errorf("cannot find %s: %w", programName, err)
+		}
+		if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		return real, trusted(real)
+	}
+	return "", bourn.WithHint(fmt.Errorf("%w: there is no %s beside %s, nor in PATH", bourn.ErrNotFound, programName, self),
+		"install both programs into one directory, as make install does")
+}
+
+// trusted returns an error if another user than root and this one can replace the file at
+// a path without links.
+func trusted(path string) error {
+	for at := path; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return fmt.Errorf("cannot look at %s: %w", at, err)
+		}
+		owner, known := ownerOf(info)
+		switch {
+		case known && owner != 0 && owner != os.Geteuid():
+			return untrusted(path, fmt.Sprintf("%s belongs to uid %d", at, owner))
+		case info.Mode()&0o002 != 0 && (!info.IsDir() || info.Mode()&fs.ModeSticky == 0):
+			return untrusted(path, at+" can be written by everyone")
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
+func untrusted(path, why string) error {
+	return bourn.WithHint(fmt.Errorf("%w: %s is not executed: %s", bourn.ErrDenied, path, why),
+		"install bourn and bournd in a directory of root's or your own")
+}

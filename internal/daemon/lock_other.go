@@ -1,0 +1,17 @@
+//go:build !linux
+
+package daemon
+
+import (
+	"fmt"
+	"os"
+
+	"bourn"
+)
+
+func lockHome(string) (func(), error) {
+	return nil, fmt.Errorf("%w: the control plane runs on Linux only", bourn.ErrWeakHost)
+}
+
+// StopSignals are the signals that end a control plane in order.
+func StopSignals() []os.Signal { return []os.Signal{os.Interrupt} }
