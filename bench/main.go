@@ -11,7 +11,14 @@
 // run here is left out by name, and a seal that does not hold (a denied file that
 // can be read) is not measured but reported.
 //
+// With -peers it measures one column for each sandbox that is installed, for the rows
+// of docs/comparison.md: equal work for each, and only where it is seen to be done. What
+// a peer has no means for, or does not keep, is a word in its cell. -install gets those
+// peers into the user's cache directory.
+//
 //	go run . [flags] [table ...]
+//	go run . -install
+//	go run . -peers [-markdown ../docs/comparison.md] [table ...]
 package main
 
 import (
@@ -24,6 +31,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 )
 
 // options are the command line.
@@ -33,11 +41,30 @@ type options struct {
 	warmup int
 	files  int
 	json   bool
-	tables []string
+	// the comparison with others
+	install  bool
+	peers    bool
+	markdown string
+	tables   []string
 }
 
+// known returns the tables that there are to choose from.
+func (o options) known() []knownTable {
+	if o.peers {
+		return peerTables
+	}
+	return tables
+}
+
+// chosen reports whether a table is asked for: denies asks for denies-100 as well.
+func (o options) chosen(name string) bool {
+	return len(o.tables) == 0 || slices.ContainsFunc(o.tables, func(asked string) bool { return named(name, asked) })
+}
+
+func named(table, asked string) bool { return table == asked || strings.HasPrefix(table, asked+"-") }
+
 func main() {
-	modes := map[string]func([]string) error{timedMode: timeWork, netMode: netClient, slirpMode: behindSlirp}
+	modes := map[string]func([]string) error{timedMode: timeWork, netMode: netClient, slirpMode: behindSlirp, reachMode: tryReach}
 	if len(os.Args) > 2 && modes[os.Args[1]] != nil {
 		if err := modes[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
@@ -48,6 +75,13 @@ func main() {
 	opts, err := parse(os.Args[1:])
 	if err != nil {
 		os.Exit(2) // the flag package has said why
+	}
+	if opts.install {
+		if err := installPeers(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	failed, err := run(opts)
 	if err != nil {
@@ -67,8 +101,12 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&opts.warmup, "warmup", 3, "rounds before them that do not count")
 	flags.IntVar(&opts.files, "files", 20000, "files in the big trees")
 	flags.BoolVar(&opts.json, "json", false, "print JSON")
+	flags.BoolVar(&opts.install, "install", false, "install what -peers compares, as far as possible, and stop")
+	flags.BoolVar(&opts.peers, "peers", false, "compare with the sandboxes that are installed")
+	flags.StringVar(&opts.markdown, "markdown", "", "with -peers: also write the comparison into this `page`")
 	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "usage: bench [flags] [table ...]\n\ntables: %s; all of them by default\n\n", strings.Join(tableNames(), ", "))
+		fmt.Fprintf(flags.Output(), "usage: bench [flags] [table ...]\n\ntables: %s\nwith -peers: %s\nall of them by default\n\n",
+			strings.Join(tableNames(tables), ", "), strings.Join(tableNames(peerTables), ", "))
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -76,7 +114,7 @@ func parse(args []string) (options, error) {
 	}
 	opts.tables = flags.Args()
 	for _, name := range opts.tables {
-		if !slices.Contains(tableNames(), name) {
+		if !slices.ContainsFunc(tableNames(opts.known()), func(table string) bool { return named(table, name) }) {
 			flags.Usage()
 			return opts, fmt.Errorf("no table %q", name)
 		}
@@ -95,14 +133,14 @@ func run(opts options) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(dir)
+	b := &bench{dir: dir, files: opts.files}
+	defer b.close()
 	interrupted := watchInterrupt()
 
-	bourn, err := filepath.Abs(opts.bourn)
-	if err != nil {
+	if b.bourn, err = filepath.Abs(opts.bourn); err != nil {
 		return false, err
 	}
-	b := &bench{dir: dir, bourn: bourn, files: opts.files, interrupted: interrupted}
+	b.interrupted = interrupted
 	if err := b.prepare(); err != nil {
 		return false, err
 	}
@@ -110,8 +148,11 @@ func run(opts options) (failed bool, err error) {
 	if !opts.json {
 		printHost(os.Stdout, report.Host)
 	}
-	for _, known := range tables {
-		if len(opts.tables) > 0 && !slices.Contains(opts.tables, known.name) {
+	if opts.peers {
+		report.Peers = describePeers(b)
+	}
+	for _, known := range opts.known() {
+		if !opts.chosen(known.name) {
 			continue
 		}
 		t, err := known.build(b)
@@ -129,6 +170,11 @@ func run(opts options) (failed bool, err error) {
 		}
 	}
 	report.Host.LoadAfter = loadAverage()
+	if opts.peers && opts.markdown != "" {
+		if err := writePage(opts.markdown, report); err != nil {
+			return failed, err
+		}
+	}
 	if opts.json {
 		out := json.NewEncoder(os.Stdout)
 		out.SetIndent("", "  ")
@@ -138,12 +184,12 @@ func run(opts options) (failed bool, err error) {
 	return failed, nil
 }
 
-// watchInterrupt returns a flag that Ctrl-C sets: the harness then stops between
-// two commands and removes its directory.
+// watchInterrupt returns a flag that Ctrl-C or SIGTERM sets: the harness then stops
+// between two commands and removes its directory.
 func watchInterrupt() *atomic.Bool {
 	var interrupted atomic.Bool
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
 		interrupted.Store(true)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -23,7 +24,11 @@ func (b *bench) memory(t *table, commands []command, rounds int) ([]row, error) 
 			}
 			held, err := b.hold(c)
 			if err != nil {
-				t.skipped = append(t.skipped, fmt.Sprintf("%s: %v", c.name, err))
+				if c.peer {
+					t.cells = append(t.cells, cell{c.name, "fails", err.Error()})
+				} else {
+					t.skipped = append(t.skipped, fmt.Sprintf("%s: %v", c.name, err))
+				}
 				break
 			}
 			peak, now, all = append(peak, held.peak), append(now, held.now), append(all, held.all)
@@ -35,13 +40,22 @@ func (b *bench) memory(t *table, commands []command, rounds int) ([]row, error) 
 	return rows, nil
 }
 
+// sleeping is the command that is held. It is known by its name and time.
+func sleeping(b *bench) []string {
+	return []string{b.path("sh"), "-c", "echo ready; exec sleep 20.125"}
+}
+
 // held is memory in MB: the parent's peak and present resident set, and the
-// proportional share of it and its descendants, the sleeping command apart.
+// proportional share of all that was started but the sleeping command.
 type held struct{ peak, now, all float64 }
 
 func (b *bench) hold(c command) (held, error) {
+	// What leaves its parent comes to this process, and is counted and ended too.
+	if _, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
+		return held{}, errno
+	}
 	cmd := exec.Command(c.args[0], c.args[1:]...)
-	cmd.Dir, cmd.Env = b.dirOf(c), b.env
+	cmd.Dir, cmd.Env = b.dirOf(c), b.envOf(c)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return held{}, err
@@ -49,27 +63,68 @@ func (b *bench) hold(c command) (held, error) {
 	if err := cmd.Start(); err != nil {
 		return held{}, err
 	}
-	defer end(cmd)
+	before := map[int]bool{}
+	for _, p := range descendants(os.Getpid()) {
+		before[p] = p != cmd.Process.Pid
+	}
+	defer end(cmd, before)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "ready" {
 		return held{}, fmt.Errorf("did not start: printed %q (%v)", line, err)
 	}
 	pid := cmd.Process.Pid
+	others, err := besideSleeper(before)
+	if err != nil {
+		return held{}, err
+	}
 	h := held{peak: procValue(pid, "status", "VmHWM"), now: procValue(pid, "status", "VmRSS")}
-	for _, p := range append(descendants(pid), pid) {
-		if comm := readLine(fmt.Sprintf("/proc/%d/comm", p)); comm != "sleep" && comm != "sh" {
-			h.all += procValue(p, "smaps_rollup", "Pss")
-		}
+	for _, p := range others {
+		h.all += procValue(p, "smaps_rollup", "Pss")
 	}
 	return h, nil
 }
 
-// end asks the command to stop and insists after five seconds.
-func end(cmd *exec.Cmd) {
+const prSetChildSubreaper = 36 // prctl(2)
+
+// besideSleeper waits until the shell has become the sleeping command, and returns the
+// processes that run beside it for its sake.
+func besideSleeper(before map[int]bool) ([]int, error) {
+	for range 1000 {
+		var others []int
+		found := false
+		for _, p := range descendants(os.Getpid()) {
+			args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p))
+			switch {
+			case err != nil || before[p]:
+			case string(args) == "sleep\x0020.125\x00":
+				found = true
+			default:
+				others = append(others, p)
+			}
+		}
+		if found {
+			return others, nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil, fmt.Errorf("the command does not sleep")
+}
+
+// end asks the command to stop and insists after five seconds, then on what it left.
+func end(cmd *exec.Cmd, before map[int]bool) {
 	cmd.Process.Signal(os.Interrupt)
 	insist := time.AfterFunc(5*time.Second, func() { cmd.Process.Kill() })
 	defer insist.Stop()
 	cmd.Wait()
+	for _, p := range descendants(os.Getpid()) {
+		if before[p] {
+			continue
+		}
+		if left, err := os.FindProcess(p); err == nil {
+			_ = left.Kill()
+			_, _ = left.Wait() // the grandchildren that came to this process; others fail here
+		}
+	}
 }
 
 // procValue returns the first line `key: N kB` of a file in /proc/pid, in MB.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -35,16 +36,18 @@ func netServer() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serveNet(c)
-		}
-	}()
+	go serveAll(l)
 	return l.Addr().String(), nil
+}
+
+func serveAll(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go serveNet(c)
+	}
 }
 
 func serveNet(c net.Conn) {
@@ -133,13 +136,21 @@ func reach(addr string, proxy bool) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", addr, addr)
-	for line := ""; !strings.HasSuffix(line, "\r\n\r\n"); { // byte by byte: what follows is not ours to read
+	auth := ""
+	if u.User != nil {
+		auth = "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.String())) + "\r\n"
+	}
+	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", addr, addr, auth)
+	line := ""
+	for !strings.HasSuffix(line, "\r\n\r\n") { // byte by byte: what follows is not ours to read
 		var b [1]byte
 		if _, err := io.ReadFull(c, b[:]); err != nil {
 			return nil, fmt.Errorf("the proxy said %q: %w", line, err)
 		}
 		line += string(b[:])
+	}
+	if status, _, _ := strings.Cut(line, "\r\n"); !strings.Contains(status, " 200") {
+		return nil, fmt.Errorf("the proxy said %q", status)
 	}
 	return c, nil
 }

@@ -22,6 +22,9 @@ type bench struct {
 	null        *os.File
 	answer      *os.File // where a timed command says how long it took
 	interrupted *atomic.Bool
+	peers       string            // where -install puts them
+	written     map[string]string // settings of peers, by file
+	remove      []string          // outside dir, removed at the end as well
 }
 
 // prepare makes the directories that every table uses.
@@ -43,9 +46,20 @@ func (b *bench) prepare() error {
 	}
 	b.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "GIT_CONFIG_NOSYSTEM=1"}
 	b.bwrap = b.path("bwrap")
+	b.written = map[string]string{}
 	var err error
+	if b.peers, err = peersDir(); err != nil {
+		return err
+	}
 	b.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	return err
+}
+
+// close removes what the bench has written.
+func (b *bench) close() {
+	for _, dir := range append(b.remove, b.dir) {
+		_ = os.RemoveAll(dir)
+	}
 }
 
 // path returns where a program is, and "" where it is not installed.
@@ -66,6 +80,8 @@ func (b *bench) addBwrap(t *table, c command) {
 	t.commands = append(t.commands, c)
 }
 
+var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"}
+
 // etc are the files of /etc that programs need.
 var etc = []string{
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "resolv.conf", "hosts", "nsswitch.conf",
@@ -75,11 +91,11 @@ var etc = []string{
 
 // bwrapRun returns the bubblewrap command line with the root that a seal of Bourn's
 // has: a tmpfs, read-only system directories, the named files of /etc, fresh /proc,
-// /dev and /tmp, the project writable, namespaces for everything and no network.
-// Every denied file gets an empty one bound over it.
+// /dev and /tmp, the project writable, namespaces for everything, no capabilities and no
+// network. Every denied file gets an empty one bound over it.
 func (b *bench) bwrapRun(project string, denied []string, cmd ...string) []string {
-	args := []string{b.bwrap, "--unshare-all", "--die-with-parent", "--new-session"}
-	for _, dir := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"} {
+	args := []string{b.bwrap, "--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--new-session"}
+	for _, dir := range systemDirs {
 		if target, err := os.Readlink(dir); err == nil {
 			args = append(args, "--symlink", target, dir)
 		} else if _, err := os.Stat(dir); err == nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +15,7 @@ import (
 // A report is everything that one invocation measured.
 type report struct {
 	Host   host          `json:"host"`
+	Peers  []described   `json:"peers,omitempty"`
 	Tables []tableResult `json:"tables"`
 }
 
@@ -86,14 +88,18 @@ func printHost(w io.Writer, h host) {
 func printTable(w io.Writer, t tableResult) {
 	fmt.Fprintf(w, "\n%s: %s\n", t.Name, t.Title)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.TabIndent)
-	memory := t.Base == ""
-	if memory {
+	if t.Name == reachName {
+		printReached(tw, t)
+	} else if t.held() {
 		fmt.Fprintln(tw, "command\trounds\tpeak MB\tnow MB\tall its processes MB\t")
 	} else {
 		fmt.Fprintf(tw, "command\trounds\tmedian ms\tp10\tp90\tcpu ms\tpeak MB\t× %s\t+ ms\t\n", t.Base)
 	}
 	for _, r := range t.Rows {
-		if memory {
+		if r.Reached != nil {
+			continue
+		}
+		if t.held() {
 			fmt.Fprintf(tw, "%s\t%d\t%.1f\t%.1f\t%.1f\t\n", r.Name, r.Rounds, r.RSS, r.Resident, r.Tree)
 			continue
 		}
@@ -108,8 +114,29 @@ func printTable(w io.Writer, t tableResult) {
 	for _, s := range t.Skipped {
 		fmt.Fprintf(w, "  · left out: %s\n", s)
 	}
+	for _, c := range slices.Concat(t.Cells, t.Notes) {
+		fmt.Fprintf(w, "  · %s: %s: %s\n", c.Name, c.Cell, c.Why)
+	}
 	for _, s := range t.Broken {
 		fmt.Fprintf(w, "  ✗ THE SEAL DOES NOT HOLD: %s\n", s)
+	}
+}
+
+// held reports whether the table is of memory.
+func (t tableResult) held() bool { return t.Base == "" }
+
+func printReached(w io.Writer, t tableResult) {
+	fmt.Fprint(w, "command\t")
+	for _, p := range probes {
+		fmt.Fprintf(w, "%s\t", p.kind)
+	}
+	fmt.Fprintln(w)
+	for _, r := range t.Rows {
+		fmt.Fprintf(w, "%s\t", r.Name)
+		for _, p := range probes {
+			fmt.Fprintf(w, "%s\t", r.Reached[p.kind])
+		}
+		fmt.Fprintln(w)
 	}
 }
 

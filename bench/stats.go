@@ -9,18 +9,19 @@ import (
 
 // A row is one command's result. Times are milliseconds.
 type row struct {
-	Name     string  `json:"name"`
-	Rounds   int     `json:"rounds"`
-	Wall     spread  `json:"wall_ms"`
-	CPU      float64 `json:"cpu_ms"`
-	RSS      float64 `json:"rss_mb"`
-	Ratio    float64 `json:"ratio,omitempty"`    // to the table's base, paired
-	Extra    float64 `json:"extra_ms,omitempty"` // over the table's base, paired
-	Resident float64 `json:"resident_mb,omitempty"`
-	Tree     float64 `json:"tree_mb,omitempty"`
-	Target   string  `json:"target,omitempty"`
-	Result   string  `json:"result,omitempty"`
-	Met      *bool   `json:"met,omitempty"`
+	Name     string            `json:"name"`
+	Rounds   int               `json:"rounds"`
+	Wall     spread            `json:"wall_ms"`
+	CPU      float64           `json:"cpu_ms"`
+	RSS      float64           `json:"rss_mb"`
+	Ratio    float64           `json:"ratio,omitempty"`    // to the table's base, paired
+	Extra    float64           `json:"extra_ms,omitempty"` // over the table's base, paired
+	Resident float64           `json:"resident_mb,omitempty"`
+	Tree     float64           `json:"tree_mb,omitempty"`
+	Reached  map[string]string `json:"reached,omitempty"` // by kind of probe
+	Target   string            `json:"target,omitempty"`
+	Result   string            `json:"result,omitempty"`
+	Met      *bool             `json:"met,omitempty"`
 }
 
 // A spread is a distribution's middle and edges.
@@ -40,6 +41,14 @@ type tableResult struct {
 	Rows    []row    `json:"rows"`
 	Skipped []string `json:"skipped,omitempty"`
 	Broken  []string `json:"broken,omitempty"`
+	Cells   []cell   `json:"cells,omitempty"`
+	Notes   []cell   `json:"notes,omitempty"` // of columns that have a number
+	Bytes   int64    `json:"bytes,omitempty"`
+}
+
+// without reports whether a column has a cell instead of a number.
+func (r *tableResult) without(name string) bool {
+	return slices.ContainsFunc(r.Cells, func(c cell) bool { return c.Name == name })
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

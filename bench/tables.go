@@ -7,11 +7,14 @@ import (
 	"slices"
 )
 
-// tables are what is measured, in this order.
-var tables = []struct {
+// A knownTable is one that can be asked for.
+type knownTable struct {
 	name  string
 	build func(*bench) (*table, error)
-}{
+}
+
+// tables are what is measured, in this order.
+var tables = []knownTable{
 	{"launch", launchTable},
 	{"denies", deniesTable},
 	{"scan", func(b *bench) (*table, error) { return b.scanTable("scan", true) }},
@@ -25,11 +28,12 @@ var tables = []struct {
 	{"net-up", netTable("net-up", "512 MB to a server on the host's loopback", "up", target{ratio: 1 / 0.45})},
 	{"net-connect", netTable("net-connect", "connecting to that server, and a first answer", "connect", target{extraMS: 0.4})},
 	{"memory", memoryTable},
+	{"review", reviewTable},
 }
 
-func tableNames() []string {
+func tableNames(of []knownTable) []string {
 	var names []string
-	for _, t := range tables {
+	for _, t := range of {
 		names = append(names, t.name)
 	}
 	return names
@@ -209,12 +213,11 @@ func globTable(b *bench) (*table, error) {
 
 func memoryTable(b *bench) (*table, error) {
 	t := &table{name: "memory", title: "held while a sealed command sleeps, by the parent and by all processes but the command"}
-	waiting := []string{b.path("sh"), "-c", "echo ready; exec sleep 20"}
-	commands := []command{{name: "bourn run", args: b.bournRun(b.project, nil, waiting...)}}
+	commands := []command{{name: "bourn run", args: b.bournRun(b.project, nil, sleeping(b)...)}}
 	if b.bwrap == "" {
 		t.skipped = append(t.skipped, bwrapName+": bwrap is not installed")
 	} else {
-		commands = append(commands, command{name: bwrapName, args: b.bwrapRun(b.project, nil, waiting...)})
+		commands = append(commands, command{name: bwrapName, args: b.bwrapRun(b.project, nil, sleeping(b)...)})
 	}
 	t.special = func(b *bench, rounds int) ([]row, error) { return b.memory(t, commands, min(rounds, 5)) }
 	t.targets = []target{{command: "bourn run", memoryMB: 15}}
