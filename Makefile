@@ -35,7 +35,7 @@ up: build install ## build, install, and show a sealed command on a real checkou
 build: ## build bin/bourn, static
 	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o bin/bourn ./cmd/bourn
 
-install: build ## install bin/bourn into PREFIX/bin, /usr/local/bin or ~/.local/bin
+install: build ## install bin/bourn, its manual pages and completions into PREFIX, /usr/local or ~/.local
 	@scripts/install.sh bin/bourn '$(PREFIX)'
 
 # One package at a time: some look at what is left in /var/tmp, and all have deadlines.

@@ -187,6 +187,12 @@ func TestProfileExamples(t *testing.T) {
 				}
 				continue
 			}
+			if b.lang == "yaml" && page == "docs/repository.md" {
+				if _, err := profile.ParseProposal(profile.ProposalName, []byte(b.text)); err != nil {
+					t.Errorf("%s:%d: %v", page, b.line, err)
+				}
+				continue
+			}
 			whole := strings.Contains("\n"+b.text, "\nagent: ") || page == profilePage || page == "docs/network.md"
 			if b.lang != "yaml" || !whole {
 				continue
@@ -247,6 +253,15 @@ func presetsText() string {
 		line("the host in", list(p.HostVars))
 		line("hosts of packages", list(p.Registries))
 		line("socket in", list(p.Sockets))
+		if p.SocketAt != "" {
+			line("without it", list([]string{p.SocketAt}))
+		}
+		if p.Git {
+			line("repository", "of a linked worktree or submodule: see [git](#git-worktrees-and-ssh)")
+		}
+		if p.SSH {
+			line("of its own", "`/etc/ssh`")
+		}
 		line("variables passed", list(p.Env))
 		line("variables set", list(set))
 		line("note", p.Note)

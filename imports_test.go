@@ -24,23 +24,35 @@ import (
 // if that is what the design wants; otherwise the import goes.
 var dependencies = []dependency{
 	{".", 0, "", ""},
+	{"docs", 0, "", ""},
 	{"internal/policy", 1, ".", "golang.org/x/net/idna"},
+	{"internal/audit", 1, ".", "github.com/rogpeppe/go-internal/lockedfile"},
 	{"internal/egress", 2, "internal/policy", "golang.org/x/net/dns/dnsmessage"},
 	{"internal/profile", 2, ". internal/policy", "go.yaml.in/yaml/v3"},
+	{"api", 2, ".", ""},
+	{"internal/review", 2, ".", "github.com/bmatcuk/doublestar/v4 mvdan.cc/sh/v3/syntax"},
 	{"internal/sandbox/landlock", 2, "", "golang.org/x/sys/unix"},
 	{"internal/sandbox/namespace", 2, "internal/policy", "golang.org/x/sys/unix"},
 	{"internal/sandbox/notify", 2, "", "golang.org/x/net/bpf golang.org/x/sys/unix"},
 	{"internal/sandbox/seccomp", 2, "", "golang.org/x/net/bpf golang.org/x/sys/unix"},
 	{"internal/sandbox/survey", 2, "", "github.com/bmatcuk/doublestar/v4 golang.org/x/sys/unix"},
+	{"internal/sandbox/placeholder", 3, "internal/policy internal/sandbox/survey", "golang.org/x/sys/unix"},
 	{"internal/sandbox", 3, ". internal/policy internal/sandbox/survey", ""},
 	{"internal/launch/terminal", 3, "", "golang.org/x/sys/unix"},
 	{"internal/launch", 4, ". internal/launch/terminal internal/policy internal/sandbox/landlock internal/sandbox/namespace internal/sandbox/notify internal/sandbox/seccomp", "github.com/bmatcuk/doublestar/v4 golang.org/x/sys/unix"},
+	{"internal/store/cluster", 5, ".", "github.com/jackc/pgx/v5/pgconn golang.org/x/sys/unix"},
+	{"internal/store", 6, ". internal/audit internal/store/cluster", "github.com/jackc/pgx/v5 github.com/jackc/pgx/v5/pgconn github.com/jackc/pgx/v5/pgtype github.com/jackc/pgx/v5/pgxpool github.com/jackc/pgx/v5/stdlib github.com/pressly/goose/v3 github.com/pressly/goose/v3/lock"},
+	{"internal/store/storetest", 7, "internal/store internal/store/cluster", "github.com/jackc/pgx/v5"},
 	{"internal/run/runtest", 6, "", ""},
 	{"internal/run/nettest", 6, "", "golang.org/x/net/dns/dnsmessage"},
-	{"internal/run", 7, ". internal/egress internal/launch internal/policy internal/profile internal/sandbox internal/sandbox/landlock internal/sandbox/survey", "github.com/rogpeppe/go-internal/lockedfile"},
+	{"internal/run", 7, ". internal/egress internal/launch internal/policy internal/profile internal/sandbox internal/sandbox/landlock internal/sandbox/placeholder internal/sandbox/survey", "github.com/rogpeppe/go-internal/lockedfile"},
 	{"internal/run/difftest", 8, "", ""},
-	{"internal/cli", 8, ". internal/launch internal/policy internal/profile internal/run", "github.com/spf13/cobra"},
+	{"internal/run/agentstest", 8, "", ""},
+	{"internal/man", 7, "docs", "github.com/spf13/cobra github.com/spf13/pflag"},
+	{"internal/cli", 8, ". internal/launch internal/man internal/policy internal/profile internal/run", "github.com/spf13/cobra"},
+	{"internal/daemon", 8, ". api internal/audit internal/review internal/store internal/store/cluster", "github.com/danielgtaylor/huma/v2 github.com/danielgtaylor/huma/v2/adapters/humago github.com/go-json-experiment/json github.com/go-json-experiment/json/jsontext github.com/jackc/pgx/v5 github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp go.opentelemetry.io/otel/attribute go.opentelemetry.io/otel/codes go.opentelemetry.io/otel/propagation go.opentelemetry.io/otel/sdk/trace go.opentelemetry.io/otel/trace golang.org/x/net/netutil golang.org/x/sys/unix"},
 	{"cmd/bourn", 9, "internal/cli internal/launch", ""},
+	{"cmd/bournd", 9, ". internal/daemon", "github.com/spf13/cobra"},
 }
 
 // A dependency is one line of the table. Own packages are named by directory,
@@ -57,6 +69,7 @@ var testDependencies = []string{
 	"github.com/bmatcuk/doublestar", // an oracle for patterns
 	"github.com/creack/pty",
 	"github.com/google/go-cmp",
+	"github.com/jackc/pgx", // asks the database behind the code's back
 	"github.com/rogpeppe/go-internal",
 	"pgregory.net/rapid",
 }
@@ -71,6 +84,7 @@ var systemCallers = []string{
 	"internal/run/nettest", // makes namespaces for tests
 	"internal/run/runtest", // starts the production binary as another user
 	"internal/sandbox",
+	"internal/store/cluster", // starts the server as another user
 	"internal/workspace",
 }
 

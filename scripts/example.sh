@@ -9,6 +9,14 @@ bourn=${1:-$(command -v bourn || true)}
 command -v git >/dev/null || { echo "example: needs git" >&2; exit 1; }
 bourn=$(cd "$(dirname "$bourn")" && pwd)/$(basename "$bourn")
 
+# Where the shell finds bourn, or else the place that is missing in PATH.
+path=
+if ! command -v bourn >/dev/null; then
+  for d in "${HOME:-/nonexistent}/bin" "${HOME:-/nonexistent}/.local/bin" /usr/local/bin; do
+    if [ -x "$d/bourn" ]; then path=$d; fi # the last is what install.sh takes first
+  done
+fi
+
 place=$(mktemp -d "${TMPDIR:-/tmp}/bourn-example.XXXXXX")
 place=$(cd "$place" && pwd -P)
 trap 'rm -rf "$place" /etc/bourn-example' EXIT # the latter is there only if the seal failed
@@ -115,4 +123,6 @@ if [ "$status" -ne 0 ]; then
   printf 'hint: bourn doctor says what this machine lacks\n' >&2
   exit 1
 fi
-printf '\nTry it on something of yours:  cd YOUR PROJECT; bourn run -- YOUR COMMAND\n'
+printf '\nTry it on something of yours:\n'
+[ -z "$path" ] || printf "  export PATH=\"%s:\$PATH\"     # in your shell's start-up file too\n" "$path"
+printf '  cd YOUR PROJECT\n  bourn run -- YOUR COMMAND\n'

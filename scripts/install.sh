@@ -1,6 +1,8 @@
 #!/bin/sh
 # install.sh BINARY [PREFIX]: copies BINARY into PREFIX/bin; without a PREFIX into
-# the first of /usr/local/bin, ~/.local/bin and ~/bin that this user may write.
+# the first of /usr/local/bin, ~/.local/bin and ~/bin that this user may write. The
+# manual pages and the completions, which BINARY itself prints, go beside that into
+# share; where that cannot be written they are left out.
 set -eu
 
 binary=$1 prefix=${2:-}
@@ -37,6 +39,31 @@ cp "$binary" "$tmp"
 chmod 0755 "$tmp"
 mv -f "$tmp" "$dir/$name"
 echo "installed $dir/$name"
+
+# lay FILE COMMAND...: makes FILE of what bourn prints.
+lay() {
+  at=$1 new=$1.$$
+  shift
+  mkdir -p "$(dirname "$at")" || return 1
+  if "$dir/$name" "$@" >"$new"; then
+    mv -f "$new" "$at"
+  else
+    rm -f "$new"
+    return 1
+  fi
+}
+case $dir in
+"${HOME:+$HOME/bin}") share=$HOME/.local/share ;;
+*) share=${dir%/bin}/share ;;
+esac
+if { "$dir/$name" man "$share/man" >/dev/null &&
+  lay "$share/bash-completion/completions/$name" completion bash &&
+  lay "$share/zsh/site-functions/_$name" completion zsh &&
+  lay "$share/fish/vendor_completions.d/$name.fish" completion fish; } 2>/dev/null; then
+  echo "installed its manual pages (man bourn) and completions in $share"
+else
+  echo "note: manual pages and completions are not installed: $share cannot be written"
+fi
 
 case :${PATH:-}: in
 *:"$dir":*)

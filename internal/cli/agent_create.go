@@ -18,7 +18,8 @@ func (a *app) createCommand() *cobra.Command {
 
 What --write and --read name must exist, and what is protected can never be granted.
 --deny closes a path or pattern also inside what is granted. COMMAND is what
-bourn run --agent NAME executes when it names none.`,
+bourn run --agent NAME executes when it names none. A known tool gets its preset, as in
+bourn run: --preset none leaves it out.`,
 		Example: `  bourn agent create builder --write ~/src/app --deny ~/src/app/.env -- claude
   bourn agent create reader --read ~/src/lib`,
 		Args: nameAndCommand,
@@ -31,6 +32,9 @@ bourn run --agent NAME executes when it names none.`,
 			if n.Cwd, _, err = a.where(); err != nil {
 				return err
 			}
+			if err := a.choosePreset(&n); err != nil {
+				return err
+			}
 			if err := a.home.Create(n); err != nil {
 				return err
 			}
@@ -39,12 +43,37 @@ bourn run --agent NAME executes when it names none.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&n.Write, "write", nil, "a file or directory to be writable")
-	fl.StringArrayVar(&n.Read, "read", nil, "a file or directory to be readable")
-	fl.StringArrayVar(&n.Deny, "deny", nil, "a path or pattern to be closed, also inside what is granted")
+	fl.StringArrayVar(&n.Write, "write", nil, "a file or directory `PATH` to be writable; may be repeated, as the next ones")
+	fl.StringArrayVar(&n.Read, "read", nil, "a file or directory `PATH` to be readable")
+	fl.StringArrayVar(&n.Deny, "deny", nil, "a `PATH` or pattern to be closed, also inside what is granted")
 	fl.StringArrayVar(&n.Hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
+	fl.StringArrayVar(&n.Presets, "preset", nil, "the `NAME` of a preset to apply, or none; without it the one that fits the command")
+	fl.StringVar(&n.RunAs, "run-as", "", "the `USER`, by name or uid, that its runs become when root starts them")
 	jsonFlag(cmd)
 	return cmd
+}
+
+// choosePreset gives a new agent the preset of its command, unless presets are named.
+func (a *app) choosePreset(n *run.NewAgent) error {
+	if err := run.CheckPresets(n.Presets); err != nil {
+		return err
+	}
+	switch {
+	case len(n.Presets) == 1 && n.Presets[0] == run.NoPreset:
+		n.Presets = nil
+	case len(n.Presets) == 0:
+		name, note, err := a.home.PresetFor(*n)
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			n.Presets = []string{name}
+		}
+		if note != "" {
+			a.say("%s", note)
+		}
+	}
+	return nil
 }
 
 // nameAndCommand accepts NAME, and a command after two dashes.
@@ -67,9 +96,13 @@ func (a *app) created(n run.NewAgent, cmd *cobra.Command) error {
 			Profile string          `json:"profile"`
 			Home    string          `json:"home"`
 			Command []string        `json:"command"`
-		}{n.Name, a.home.ProfilePath(n.Name), a.home.HomePath(n.Name), orEmpty(n.Command)})
+			Presets []string        `json:"presets"`
+		}{n.Name, a.home.ProfilePath(n.Name), a.home.HomePath(n.Name), orEmpty(n.Command), orEmpty(n.Presets)})
 	}
 	a.printf("%s is made\n  profile  %s\n  home     %s\n", title(n.Name), bourn.Printable(a.home.ProfilePath(n.Name)), bourn.Printable(a.home.HomePath(n.Name)))
+	if len(n.Presets) > 0 {
+		a.printf("  presets  %s (--preset none leaves them out)\n", strings.Join(n.Presets, ", "))
+	}
 	start := "bourn run --agent " + string(n.Name)
 	if len(n.Command) == 0 {
 		start += " -- COMMAND"

@@ -63,7 +63,8 @@ func (a *app) confirm(name bourn.AgentName) error {
 		title(name), bourn.Printable(a.home.HomePath(name)))
 	line, err := bufio.NewReader(io.LimitReader(a.Stdin, 256)).ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != string(name) {
-		return fmt.Errorf("%w: %s is not deleted: its name was not typed", bourn.ErrDenied, title(name))
+		return bourn.WithHint(fmt.Errorf("%w: %s is not deleted: its name was not typed", bourn.ErrDenied, title(name)),
+			"type "+string(name)+" when it asks, or leave the agent as it is")
 	}
 	return nil
 }

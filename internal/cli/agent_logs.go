@@ -29,13 +29,20 @@ before is logs/previous, beside the file that bourn agent start --json names.`,
 	}
 	follow := cmd.Flags().BoolP("follow", "f", false, "go on until the agent stops")
 	lines := cmd.Flags().IntP("lines", "n", defaultLines, "print the last `N` lines")
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if *lines < 0 {
 			return usage(errors.New("--lines cannot be negative"))
 		}
+		if *asJSON && *follow {
+			return usage(errors.New("--json and --follow contradict each other: a log that goes on has no end"))
+		}
 		name, err := a.agent(args[0])
 		if err != nil {
 			return err
+		}
+		if *asJSON {
+			return a.logsJSON(name, *lines)
 		}
 		return a.logs(name, *lines, *follow)
 	}
@@ -61,6 +68,28 @@ func (a *app) logs(name bourn.AgentName, lines int, follow bool) error {
 		s, err := a.home.Service(name)
 		return err == nil && s != nil
 	})
+}
+
+// logsJSON prints the last lines of a log as an object; bytes that are not UTF-8 are
+// replaced, since JSON has none.
+func (a *app) logsJSON(name bourn.AgentName, lines int) error {
+	log, err := a.home.OpenLog(name)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	var text strings.Builder
+	if err := log.Tail(&text, lines); err != nil {
+		return err
+	}
+	all := []string{}
+	for line := range strings.Lines(text.String()) {
+		all = append(all, strings.TrimRight(line, "\r\n"))
+	}
+	return printJSON(a.Stdout, struct {
+		Agent bourn.AgentName `json:"agent"`
+		Lines []string        `json:"lines"`
+	}{name, all})
 }
 
 // An escaper writes lines with what a terminal could act on escaped, but for tabs.

@@ -82,7 +82,8 @@ func (a *app) startFailed(name bourn.AgentName, s run.Started) error {
 	if a.exit = s.Failed.ExitStatus(); a.exit == 0 {
 		a.exit = exitNoRun
 	}
-	return fmt.Errorf("%w: %s is not started: its run ended with %s", bourn.ErrUnavailable, title(name), s.Failed)
+	return bourn.WithHint(fmt.Errorf("%w: %s is not started: its run ended with %s", bourn.ErrUnavailable, title(name), s.Failed),
+		"the lines above say why; to see it run here: bourn run --agent "+string(name))
 }
 
 // keepCommand is the process that sees to an agent in the background. Started by a

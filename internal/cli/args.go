@@ -40,7 +40,7 @@ func argNames(cmd *cobra.Command) []string {
 
 // group is a command that only holds others: alone it prints its help.
 func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
-	cmd.Args = known
+	cmd.Args, cmd.DisableFlagsInUseLine = known, true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.AddCommand(subs...)
 	return cmd

@@ -131,7 +131,15 @@ func (a *app) explainInside(q question) (run.Explanation, error) {
 	}
 	err := askGate("bourn/explain", map[string]string{"operation": string(q.op), "target": target}, &e.Answer)
 	e.Target = q.target
-	return e, err
+	if err != nil || !e.AbsentInside() {
+		return e, err
+	}
+	var r run.Report
+	if err := askGate("bourn/whoami", nil, &r); err != nil {
+		return e, err
+	}
+	e.Absent(r.Items)
+	return e, nil
 }
 
 // askGate asks the gate of the run that this process is in.
@@ -142,7 +150,7 @@ func askGate(method string, params, result any) error {
 	}
 	defer conn.Close()
 	if err := run.AskGate(conn, method, params, result); err != nil {
-		return fmt.Errorf("%w: the gate does not answer: %w", bourn.ErrUnavailable, err)
+		return bourn.WithHint(fmt.Errorf("%w: the gate does not answer: %w", bourn.ErrUnavailable, err), "the run may be ending")
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ type edit struct {
 	do                         func(h *run.Home, name bourn.AgentName, typed, cwd string) (run.Change, error)
 	already                    string // what is said when nothing changed
 	host                       bool   // it takes a host and no path
+	placeholder                bool   // it has the flag --placeholder
 }
 
 func allow(kind policy.Kind) func(*run.Home, bourn.AgentName, string, string) (run.Change, error) {
@@ -65,12 +66,14 @@ gets the path without symlinks. A path that does not exist, is protected, too br
 denied is refused.`,
 		example: `  bourn agent perm allow-write builder ~/src/app`,
 	}, {
-		name: "deny-path", do: (*run.Home).Deny, already: "already denied",
+		name: "deny-path", do: (*run.Home).Deny, already: "already denied", placeholder: true,
 		short: "Close a path or a pattern to an agent, whatever is granted",
 		long: `Close a path or a pattern to an agent, whatever is granted. What does not exist yet can be
-denied too: it is closed when it appears. A pattern has * ** ? [a-z] {a,b}; quote it, so
-that the shell leaves it alone.`,
+denied too: it is closed when it appears. With --placeholder it cannot appear: while the
+agent runs an empty file stands there on the host, and goes when the last run has ended. A
+pattern has * ** ? [a-z] {a,b}; quote it, so that the shell leaves it alone.`,
 		example: `  bourn agent perm deny-path builder ~/src/app/.env
+  bourn agent perm deny-path builder ~/src/app/.npmrc --placeholder
   bourn agent perm deny-path builder '~/src/app/**/*.pem'`,
 	}, {
 		name: "remove-path", do: (*run.Home).Remove,
@@ -125,7 +128,10 @@ func (a *app) editCommand(e edit) *cobra.Command {
 	if e.host {
 		cmd.Use, cmd.ValidArgsFunction = e.name+" AGENT HOST[:PORT]", a.completeAgentOnly
 	}
-	asJSON := jsonFlag(cmd)
+	asJSON, placeholder := jsonFlag(cmd), false
+	if e.placeholder {
+		cmd.Flags().BoolVar(&placeholder, "placeholder", false, "keep it from being made: an empty file stands there during a run")
+	}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		name, err := a.agent(args[0])
 		if err != nil {
@@ -135,7 +141,11 @@ func (a *app) editCommand(e edit) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c, err := e.do(a.home, name, args[1], cwd)
+		do := e.do
+		if placeholder {
+			do = (*run.Home).DenyPlaceholder
+		}
+		c, err := do(a.home, name, args[1], cwd)
 		switch {
 		case err != nil:
 			return err

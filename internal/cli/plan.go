@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"fmt"
+	"io"
+
 	"bourn"
 	"bourn/internal/policy"
 	"bourn/internal/run"
@@ -37,6 +40,7 @@ func (a *app) planCommand() *cobra.Command {
 			a.printf("plan for %s with %s\n", bourn.Printable(title), policy.Backend)
 			a.printf("✓ would be enforced   ✗ would be dropped\n")
 			printItems(a.Stdout, r.Items)
+			printNotes(a.Stdout, p)
 			return nil
 		},
 	}
@@ -44,4 +48,18 @@ func (a *app) planCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
+}
+
+// printNotes prints what a run would say besides its items.
+func printNotes(w io.Writer, p *run.Prepared) {
+	notes := p.Hints()
+	if line := p.ProposalLine(); line != "" {
+		notes = append([]string{line}, notes...)
+	}
+	if len(notes) > 0 {
+		fmt.Fprintf(w, "\nNOTE\n")
+	}
+	for _, n := range notes {
+		fmt.Fprintf(w, "  %s\n", bourn.Printable(n))
+	}
 }

@@ -38,6 +38,7 @@ type app struct {
 	home   *run.Home
 	exit   int
 	signal int
+	said   int // lines that run has said before its header
 }
 
 // An Exit says how the process must end: with a status, or by the signal that ended the
@@ -96,6 +97,7 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 	root.SetVersionTemplate("bourn {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.CompletionOptions.DisableDefaultCmd = true
+	cobra.EnableCommandSorting = false // what comes first is listed first
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run something sealed:"}, &cobra.Group{ID: "ask", Title: "Ask what holds:"},
 		&cobra.Group{ID: "agents", Title: "Agents with grants of their own:"}, &cobra.Group{ID: "host", Title: "This host:"})
 	in := func(id string, cmds ...*cobra.Command) {
@@ -104,10 +106,10 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 		}
 		root.AddCommand(cmds...)
 	}
-	in("run", a.runCommand())
+	in("run", a.runCommand(), a.acceptCommand())
 	in("ask", a.planCommand(), a.explainCommand(), a.whoamiCommand())
 	in("agents", a.agentCommand(), a.importCommand())
-	in("host", a.doctorCommand(), a.completionCommand())
+	in("host", a.doctorCommand(), a.completionCommand(), a.manCommand())
 	root.SetHelpCommandGroupID("host")
 	for _, c := range root.Commands() {
 		if c.Flags().Lookup("agent") != nil {
@@ -122,50 +124,6 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 // usage marks an error as one of usage: status 2.
 func usage(err error) error { return fmt.Errorf("%w usage: %w", bourn.ErrInvalid, err) }
 
-// complain prints an error and its hint, and sets the exit status.
-func (a *app) complain(cmd *cobra.Command, err error) {
-	if a.exit == 0 {
-		a.exit = bourn.CodeOf(err).ExitStatus()
-		if isUsage(err) {
-			a.exit = bourn.CodeInvalid.ExitStatus()
-		}
-		if cmd.Name() == "run" {
-			a.exit = exitNoRun // as env(1): nothing was started
-		}
-	}
-	for i, line := range strings.Split(sentence(err), "\n") {
-		if i == 0 {
-			line = "bourn: " + line
-		} else {
-			line = "       " + line
-		}
-		fmt.Fprintln(a.Stderr, bourn.Printable(line))
-	}
-	hint := bourn.HintOf(err)
-	if hint == "" && isUsage(err) {
-		hint = cmd.CommandPath() + " --help shows the usage and examples"
-	}
-	if hint != "" {
-		fmt.Fprintln(a.Stderr, "hint: "+bourn.Printable(hint))
-	}
-}
-
-// sentence is an error's text without the name of its code, which is for programs.
-func sentence(err error) string {
-	text := err.Error()
-	for _, code := range []error{bourn.ErrInvalid, bourn.ErrDenied, bourn.ErrNotFound, bourn.ErrConflict, bourn.ErrWeakHost, bourn.ErrUnavailable} {
-		text = strings.TrimPrefix(text, code.Error()+": ")
-	}
-	return text
-}
-
-// isUsage reports whether cobra refused the command line: it has no error types.
-func isUsage(err error) bool {
-	s := err.Error()
-	return strings.HasPrefix(s, "unknown command") || strings.HasPrefix(s, "accepts ") || strings.HasPrefix(s, "requires ") ||
-		strings.HasPrefix(s, "invalid usage") || strings.HasPrefix(s, "required flag")
-}
-
 // open finds $BOURN_HOME, the person's home and the program, and removes what killed
 // runs have left.
 func (a *app) open() error {
@@ -179,7 +137,11 @@ func (a *app) open() error {
 	if err := h.Make(); err != nil {
 		return err
 	}
-	if err := h.Sweep(); err != nil {
+	notes, err := h.Sweep()
+	for _, n := range notes {
+		a.say("%s", n)
+	}
+	if err != nil {
 		return err
 	}
 	a.home = h

@@ -26,8 +26,9 @@ const (
 
 // grantFlags are the flags that run, plan and explain share.
 type grantFlags struct {
-	agent                                               string
+	agent, runAs                                        string
 	read, write, deny, spawnDirs, names, hosts, presets []string
+	proposal                                            string
 	starting                                            bool // the run follows
 }
 
@@ -40,6 +41,8 @@ func (f *grantFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.spawnDirs, "spawn-dir", nil, "a directory `PATH` whose programs may be executed; everything else but system paths may not")
 	fl.StringArrayVar(&f.hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
 	fl.StringArrayVar(&f.presets, "preset", nil, "the `NAME` of a preset to apply, or none; without it the one that fits the command")
+	fl.StringVar(&f.proposal, "proposal", "", "`none` leaves out what the repository proposes in .bourn/profile.yaml, also what it denies")
+	fl.StringVar(&f.runAs, "run-as", "", "the `USER`, by name or uid, that a run by root becomes")
 	fl.StringArrayVar(&f.names, "env", nil, "the `NAME` of an environment variable to pass")
 }
 
@@ -49,6 +52,12 @@ func (f *grantFlags) check(cmd *cobra.Command) error {
 	lists := map[string][]string{"read": f.read, "write": f.write, "deny": f.deny, "spawn-dir": f.spawnDirs, "env": f.names, "host": f.hosts, "preset": f.presets}
 	if cmd.Flags().Changed("agent") {
 		lists["agent"] = []string{f.agent}
+	}
+	if cmd.Flags().Changed("run-as") {
+		lists["run-as"] = []string{f.runAs}
+	}
+	if cmd.Flags().Changed("proposal") {
+		lists["proposal"] = []string{f.proposal}
 	}
 	for name, values := range lists {
 		for _, v := range values {
@@ -71,7 +80,10 @@ func (a *app) prepare(f *grantFlags, command []string) (*run.Prepared, error) {
 	if err := a.open(); err != nil {
 		return nil, err
 	}
-	o := run.Options{Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names, Hosts: f.hosts, Presets: f.presets, Starting: f.starting}
+	if f.proposal != "" && f.proposal != run.NoProposal {
+		return nil, bourn.WithHint(usage(fmt.Errorf("--proposal takes none, not %q", f.proposal)), "bourn accept shows what the repository proposes, and accepts it")
+	}
+	o := run.Options{Proposal: f.proposal, Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names, Hosts: f.hosts, Presets: f.presets, RunAs: f.runAs, Starting: f.starting}
 	var err error
 	if f.agent != "" {
 		if o.Agent, err = bourn.ParseAgentName(f.agent); err != nil {
@@ -157,7 +169,7 @@ func (a *app) save(text string, f *grantFlags, p *run.Prepared, command []string
 	if err != nil {
 		return err
 	}
-	n := run.NewAgent{Name: name, Command: command, Write: f.write, Read: f.read, Deny: f.deny, Hosts: f.hosts, Env: f.names, Spawn: f.spawnDirs, Cwd: p.Options.Cwd}
+	n := run.NewAgent{Name: name, Command: command, Write: f.write, Read: f.read, Deny: f.deny, Hosts: f.hosts, Env: f.names, Spawn: f.spawnDirs, RunAs: f.runAs, Cwd: p.Options.Cwd}
 	for _, g := range p.Request.Grants {
 		if g.From == "default" { // the current directory, which no flag names
 			n.Write = append(n.Write, g.Path)
@@ -171,10 +183,12 @@ func (a *app) save(text string, f *grantFlags, p *run.Prepared, command []string
 	if p.Chosen != "" {
 		n.Presets = append(n.Presets, p.Chosen)
 	}
+	p.SaveProposal(&n)
 	if err := a.home.Create(n); err != nil {
 		return err
 	}
 	a.say("saved as %s: bourn run --agent %s", title(name), name)
+	a.said++
 	return nil
 }
 
@@ -201,28 +215,26 @@ func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error 
 	switch {
 	case errors.Is(err, launch.ErrCommandNotFound):
 		a.exit = exitNotFound
-		return err
+		return bourn.WithHint(err, "look at the spelling; a program outside the system paths and PATH needs --read DIR")
 	case errors.Is(err, launch.ErrCommandNotExecutable):
 		a.exit = exitNotExecutable
-		return err
+		return bourn.WithHint(err, "chmod +x makes a script executable; bourn explain exec PATH says what the seal decides")
 	case err != nil:
 		return err
 	}
 	a.exit, a.signal = outcome.Status, outcome.Signal
-	if len(outcome.Refusals) > 0 && place.path != "" {
-		sealed.Refusals, sealed.NotKept = outcome.Refusals, outcome.NotKept
+	if len(outcome.Refusals)+len(outcome.Notes) > 0 && place.path != "" {
+		sealed.Refusals, sealed.NotKept, sealed.Notes = outcome.Refusals, outcome.NotKept, outcome.Notes
 		reportErr = errors.Join(reportErr, a.writeReport(place, sealed))
 	}
 	if outcome.TimedOut {
 		a.say("the run was ended: its time of %s is over", p.Plan.Limits.Time)
 	}
 	if !quiet {
-		for _, n := range outcome.Notes {
-			a.say("%s", n)
-		}
+		a.sayNotes(outcome.Notes)
 		a.sayRefusals(outcome.Refusals, outcome.NotKept)
 		if outcome.Status != 0 && !p.Options.Watch && len(outcome.Refusals) == 0 {
-			a.say("the command failed; bourn run --watch says what of the file system was out of reach%s", opens(p.Plan.Network.Mode))
+			a.say("the command failed; %s --watch says what of the file system was out of reach%s", of(p.Options.Agent), opens(p.Plan.Network.Mode))
 		}
 	}
 	if reportErr != nil {
@@ -231,7 +243,7 @@ func (a *app) runPrepared(p *run.Prepared, reportFile string, quiet bool) error 
 	return nil
 }
 
-// header says in at most three lines what holds.
+// header says in a few lines what holds, the most important first.
 func (a *app) header(p *run.Prepared, r run.Report) {
 	if r.Sandbox.State == policy.StateAdvisory {
 		a.say("ADVISORY: this host cannot seal, and the profile lets the run go on: it can reach more than listed")
@@ -267,11 +279,18 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 	if denied != denies {
 		count = fmt.Sprintf("%d of %d denied", denied, denies)
 	}
-	lines := []string{fmt.Sprintf("sealed by the kernel: %s, %s, %s", writable, count, network(p.Plan.Network.Mode, hosts))}
+	as := ""
+	if u := p.Plan.User; u != nil {
+		as = ", as " + u.String()
+	}
+	lines := []string{fmt.Sprintf("sealed by the kernel: %s, %s, %s%s", writable, count, network(p.Plan.Network.Mode, hosts), as)}
+	if line := p.ProposalLine(); line != "" {
+		lines = append(lines, line)
+	}
 	lines = append(lines, first("not closed yet: deny ", open)...)
 	lines = append(lines, first("dropped: ", dropped)...)
 	lines = append(lines, p.Hints()...)
-	for _, line := range lines[:min(len(lines), maxLines)] {
+	for _, line := range budget(lines, maxLines-a.said) {
 		a.say("%s", line)
 	}
 }
@@ -291,8 +310,17 @@ func network(mode policy.NetworkMode, hosts []string) string {
 	return fmt.Sprintf("only %s and %d more reachable", hosts[0], len(hosts)-1)
 }
 
-// maxSaid is how many refusals are said after a run; its record has all that were kept.
+// maxSaid is how many refusals are said after a run, and how many notes; its record has all
+// refusals that were kept, and a report both.
 const maxSaid = 10
+
+// of is how a run of an agent, or of none, is started.
+func of(agent bourn.AgentName) string {
+	if agent == "" {
+		return "bourn run"
+	}
+	return "bourn run --agent " + string(agent)
+}
 
 // opens says how a closed network is opened.
 func opens(mode policy.NetworkMode) string {
@@ -300,6 +328,17 @@ func opens(mode policy.NetworkMode) string {
 		return ", --host NAME lets it reach a host"
 	}
 	return ""
+}
+
+// sayNotes says what a person should know of a run that has ended.
+func (a *app) sayNotes(all []string) {
+	for i, n := range all {
+		if i == maxSaid {
+			a.say("and %d more of the kind, which --report FILE lists", len(all)-i)
+			return
+		}
+		a.say("%s", n)
+	}
 }
 
 // sayRefusals says what was refused during a run, and what would mend it.
@@ -322,9 +361,6 @@ func (a *app) sayRefusals(all []run.Refusal, notKept int) {
 		}
 	}
 }
-
-// maxLines is how much a run says before its command starts.
-const maxLines = 3
 
 // first returns a line with the first of what is listed, and how many more there are.
 func first(prefix string, list []string) []string {

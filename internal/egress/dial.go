@@ -102,10 +102,23 @@ func (s *Server) resolved(ctx context.Context, t policy.Target) ([]netip.Addr, e
 		err = &told
 	}
 	if err != nil {
+		s.unresolved(t.Name, err)
 		return nil, fmt.Errorf("cannot resolve %s: %w", t.Name, err)
 	}
 	s.answers.put(t.Name, addrs)
 	return addrs, nil
+}
+
+// unresolved tells of a name that does not resolve, unless the run was ended meanwhile.
+func (s *Server) unresolved(name string, err error) {
+	if s.config.Unresolved == nil || errors.Is(err, context.Canceled) || s.context.Err() != nil {
+		return
+	}
+	why := err.Error()
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+		why = dns.Err
+	}
+	s.config.Unresolved(name, clip(why))
 }
 
 // Resolve returns the addresses of a name as a Server without a Resolve of its own finds

@@ -213,9 +213,23 @@ func (s *Server) meant(c net.Conn) policy.Target {
 func (s *Server) serveDirect(c net.Conn) {
 	t := s.meant(c)
 	server, err := s.connect(s.context, "direct", t)
+	if local := (policy.Target{Name: policy.Localhost, Port: t.Port}); s.eitherWay(t, local, err) {
+		server, err = s.connect(s.context, "direct", local)
+	}
 	if err != nil {
 		reset(c)
 		return
 	}
 	s.relay("direct", t, c, server, nil)
+}
+
+// eitherWay reports whether an address that did not answer stands for a granted localhost.
+// In the run both its addresses are listened on, and a server of the host's often has but
+// one: a client that was taken in at the other does not try again.
+func (s *Server) eitherWay(t, local policy.Target, err error) bool {
+	var no refused
+	if err == nil || errors.As(err, &no) || t.Addr != netip.IPv6Loopback() && t.Addr != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
+		return false
+	}
+	return s.config.Network.Judge(local).Allowed
 }

@@ -66,6 +66,9 @@ type Config struct {
 	Network *policy.Network
 	// Refused is told of every refusal, from several goroutines at once; nil discards it.
 	Refused func(Refusal)
+	// Unresolved is told of a granted name that the host's resolver does not resolve, as often
+	// as that happens and from several goroutines at once; nil discards it.
+	Unresolved func(name, why string)
 	// Resolve returns the addresses of a name; nil asks the host's resolver.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects to an address; nil is TCP.

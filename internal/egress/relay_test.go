@@ -83,6 +83,25 @@ func TestDirect(t *testing.T) {
 	}
 }
 
+// A granted localhost has two addresses in the run, and the host's server often one.
+func TestDirectEitherWay(t *testing.T) {
+	w := newWorld(t, "localhost:5432 localhost:5433 127.0.0.2:5432 [::1]:5434 localhost:5435 localhost:5436", "127.0.0.1:5436")
+	for _, at := range []string{"127.0.0.1:5432", "[::1]:5433", "127.0.0.1:5434", "127.0.0.1:5436"} {
+		w.serve(at, func(c net.Conn) { _, _ = io.WriteString(c, at) })
+	}
+	for to, want := range map[string]string{
+		"127.0.0.1:5432": "127.0.0.1:5432", "[::1]:5432": "127.0.0.1:5432", "127.0.0.1:5433": "[::1]:5433", "[::1]:5433": "[::1]:5433",
+		"127.0.0.2:5432": "<reset>", // that address alone is granted
+		"[::1]:5434":     "<reset>", // likewise
+		"[::1]:5435":     "<reset>", // nobody is there
+		"[::1]:5436":     "<reset>", // denied
+	} {
+		if got := w.direct(to).rest(); got != want {
+			t.Errorf("%s: %q, want %q", to, got, want)
+		}
+	}
+}
+
 // A listener that stands where a name's address is.
 func TestDirectListener(t *testing.T) {
 	l := listen(t)

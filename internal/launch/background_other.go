@@ -10,5 +10,6 @@ import (
 )
 
 func bind(*exec.Cmd) error {
-	return errors.Join(bourn.ErrWeakHost, errors.New("cannot bind a process to its parent on this system"))
+	return bourn.WithHint(errors.Join(bourn.ErrWeakHost, errors.New("cannot bind a process to its parent on this system")),
+		"run bourn on Linux 5.13 or newer")
 }

@@ -223,4 +223,10 @@ func (c *codec) plan(p *policy.Plan) {
 	number(c, &p.Limits.OpenFiles)
 	number(c, &p.Limits.Time)
 	text(c, &p.GitUser)
+	optional(c, &p.User, func(u *policy.User) {
+		text(c, &u.Name)
+		number(c, &u.UID)
+		number(c, &u.GID)
+		list(c, &u.Groups, func(g *int) { number(c, g) })
+	})
 }

@@ -54,14 +54,14 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
-// Every field arrives but the plan's items, late places and rules of the network, which
-// are the parent's: a
+// Every field arrives but the plan's items, late places, placeholders and rules of the
+// network, which are the parent's: a
 // field that is added and forgotten in the codec fails here.
 func TestCodecCarriesEverything(t *testing.T) {
 	var m message
 	n := 0
 	fill(reflect.ValueOf(&m).Elem(), &n)
-	m.Order.Plan.Items, m.Order.Plan.Late = nil, nil
+	m.Order.Plan.Items, m.Order.Plan.Late, m.Order.Plan.Placeholders = nil, nil, nil
 	got, err := decode(encode(&m)[4:])
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ const (
 	stepTerminal   = "make a terminal"
 	stepReport     = "write the report"
 	stepLimits     = "set limits"
+	stepUser       = "become the user of run_as"
 	stepPrivileges = "drop privileges"
 	stepLandlock   = "install Landlock"
 	stepSeccomp    = "install seccomp"
@@ -49,6 +50,8 @@ func mend(step string, err error) string {
 			return "user namespaces are refused here: sysctl -w kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bourn (Ubuntu); in a container, a seccomp profile that allows unshare"
 		}
 		return "the kernel needs user, mount, pid and network namespaces (CONFIG_USER_NS, CONFIG_NET_NS)"
+	case stepUser:
+		return "this root is not allowed to: it needs CAP_SETUID and CAP_SETGID, and a container must have that user's ids"
 	case "make mounts private", stepLoopback:
 		return "a user namespace was made but gives no capability: on Ubuntu, sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or load an AppArmor profile that grants userns to bourn"
 	case "mount /proc":

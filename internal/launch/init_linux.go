@@ -31,6 +31,7 @@ type child struct {
 	pid      int // the command, once it runs
 
 	listeners []int // what the parent serves
+	umask     int   // the command's, where it is not the child's as well
 }
 
 func initRole() {
@@ -106,6 +107,9 @@ func (c *child) serve() error {
 	if err := namespace.Assert(); err != nil {
 		return stepError(stepAssert, err)
 	}
+	if c.order.Plan.User != nil { // what is made here must be readable for somebody else
+		c.umask = unix.Umask(0o022)
+	}
 	go makeRoom(c.order.Plan.Watches)
 	gate, err := c.build()
 	if err != nil {
@@ -165,19 +169,25 @@ func (c *child) build() (gate int, err error) {
 			return -1, stepError(stepTerminal, err)
 		}
 	}
-	if gate, err = listenGate(); err != nil {
+	if gate, err = listenGate(c.order.Plan.User); err != nil {
 		return -1, stepError(stepGate, err)
 	}
 	return gate, nil
 }
 
 // listenGate makes the listener inside, so that the host's file system never sees it.
-func listenGate() (int, error) {
+// Another user than the child needs leave to write to it (unix(7)); nobody else is inside.
+func listenGate(user *policy.User) (int, error) {
+	const at = "/run/bourn/gate.sock"
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return -1, err
 	}
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: "/run/bourn/gate.sock"}), unix.Listen(fd, 64)); err != nil {
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: at})
+	if err == nil && user != nil {
+		err = unix.Chmod(at, 0o666)
+	}
+	if err = errors.Join(err, unix.Listen(fd, 64)); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}

@@ -97,7 +97,7 @@ type Result struct {
 // Spawn starts a child that waits for its order, so that it can get ready while the run
 // is being planned. It never fails by itself: Run returns its error. A child that is not
 // handed to Run must be discarded.
-func Spawn(stdin, stdout, stderr *os.File) *Child { return spawn(stdin, stdout, stderr, false) }
+func Spawn(stdin, stdout, stderr *os.File) *Child { return spawn(stdin, stdout, stderr, false, nil) }
 
 // Discard ends a child that is not needed.
 func (c *Child) Discard() { c.discard() }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"bourn"
+	"bourn/internal/policy"
 )
 
 func run(Config) (Result, error) {
@@ -22,5 +23,5 @@ func closeInherited() {}
 // A Child is a child process that waits for its order.
 type Child struct{}
 
-func spawn(_, _, _ *os.File, _ bool) *Child { return &Child{} }
-func (c *Child) discard()                   {}
+func spawn(_, _, _ *os.File, _ bool, _ *policy.User) *Child { return &Child{} }
+func (c *Child) discard()                                   {}

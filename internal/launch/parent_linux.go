@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -65,17 +64,17 @@ type Child struct {
 // spawn forks on a thread that lives until the child has been waited for, since the child
 // dies with the thread that started it (prctl(2), PR_SET_PDEATHSIG): on the main one,
 // which lives as long as the process, or else on one of its own.
-func spawn(stdin, stdout, stderr *os.File, open bool) *Child {
+func spawn(stdin, stdout, stderr *os.File, open bool, user *policy.User) *Child {
 	c := &Child{pidfd: -1, forked: make(chan error, 1), quit: make(chan struct{})}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		c.forked <- c.fork(stdin, stdout, stderr, open)
+		c.forked <- c.fork(stdin, stdout, stderr, open, user)
 		return c
 	}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := c.fork(stdin, stdout, stderr, open)
+		err := c.fork(stdin, stdout, stderr, open, user)
 		c.forked <- err
 		if err == nil {
 			<-c.quit
@@ -91,7 +90,7 @@ func (c *Child) discard() {
 	}
 }
 
-func (c *Child) fork(stdin, stdout, stderr *os.File, open bool) error {
+func (c *Child) fork(stdin, stdout, stderr *os.File, open bool, user *policy.User) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot make a control socket: %w", err)
@@ -103,7 +102,7 @@ func (c *Child) fork(stdin, stdout, stderr *os.File, open bool) error {
 		return err
 	}
 	defer null.Close()
-	attr := &syscall.ProcAttr{Dir: "/", Env: []string{"GOGC=off"}, Sys: namespaces(open)}
+	attr := &syscall.ProcAttr{Dir: "/", Env: []string{"GOGC=off"}, Sys: namespaces(open, user)}
 	for _, f := range []*os.File{stdin, stdout, stderr} {
 		attr.Files = append(attr.Files, orNull(f, null).Fd())
 	}
@@ -115,9 +114,12 @@ func (c *Child) fork(stdin, stdout, stderr *os.File, open bool) error {
 		return weak(stepNamespaces, err)
 	}
 	c.link = &link{fd: pair[0]}
-	if err := mapIDs(c.pid); err != nil {
+	if err := mapIDs(c.pid, user); err != nil {
 		c.kill()
 		c.reap()
+		if user != nil {
+			return weak(stepUser, err)
+		}
 		return weak(stepNamespaces, err)
 	}
 	return nil
@@ -149,12 +151,13 @@ func (c *Child) reap() {
 func run(c Config) (Result, error) {
 	p := &parent{config: c, gateFD: -1, child: c.Child, messages: make(chan received), signals: make(chan os.Signal, 16)}
 	open := c.Plan.Network.Mode == policy.NetworkOpen
-	if open && p.child != nil { // it has left the host's network behind
+	// It has left the host's network behind, or its ids are mapped already.
+	if (open || c.Plan.User != nil) && p.child != nil {
 		p.child.discard()
 		p.child = nil
 	}
 	if p.child == nil {
-		p.child = spawn(c.Stdin, c.Stdout, c.Stderr, open)
+		p.child = spawn(c.Stdin, c.Stdout, c.Stderr, open, c.Plan.User)
 	}
 	if err := <-p.child.forked; err != nil {
 		return Result{}, err
@@ -182,7 +185,7 @@ func orNull(f, null *os.File) *os.File {
 // and CLONE_VFORK; package syscall leaves them out with a user namespace, because its own
 // way to map ids would then wait for ever). So the ids are mapped after the execve, and the
 // capabilities are kept across it by the ambient set.
-func namespaces(open bool) *syscall.SysProcAttr {
+func namespaces(open bool, user *policy.User) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_VM | unix.CLONE_VFORK,
@@ -194,30 +197,10 @@ func namespaces(open bool) *syscall.SysProcAttr {
 	if open {
 		attr.Cloneflags &^= unix.CLONE_NEWNET
 	}
-	return attr
-}
-
-// mapIDs maps the caller's ids to themselves in a child's user namespace: a run by root
-// keeps its uid, and loses every capability when it is sealed.
-func mapIDs(pid int) error {
-	dir := "/proc/" + strconv.Itoa(pid) + "/"
-	line := func(id int) string { return fmt.Sprintf("%d %d 1", id, id) }
-	for _, f := range []struct{ name, text string }{
-		{"setgroups", "deny"}, // before gid_map, user_namespaces(7)
-		{"gid_map", line(os.Getgid())},
-		{"uid_map", line(os.Getuid())},
-	} {
-		fd, err := unix.Open(dir+f.name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("map ids: %s: %w", f.name, err)
-		}
-		_, err = unix.Write(fd, []byte(f.text))
-		unix.Close(fd)
-		if err != nil {
-			return fmt.Errorf("map ids: %s: %w", f.name, err)
-		}
+	if user != nil {
+		attr.AmbientCaps = append(attr.AmbientCaps, changeCapabilities...)
 	}
-	return nil
+	return attr
 }
 
 // converse carries out the parent's half of the conversation drawn in the package

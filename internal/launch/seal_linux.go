@@ -55,7 +55,7 @@ func (c *child) seal() (landlock.Result, error) {
 		// Before the privileges go: a limit may only be lowered without them.
 		{stepLimits, func() error { return setLimits(plan.Limits) }},
 		// Before no_new_privs and everything else: needs CAP_SETPCAP.
-		{stepPrivileges, dropPrivileges},
+		{stepPrivileges, func() error { return dropPrivileges(plan.User) }},
 		// After the last mount (Landlock refuses mounts), before seccomp, which refuses
 		// nothing that Landlock needs but is cheapest to add last.
 		{stepLandlock, func() (err error) { result, err = ruleset.Restrict(); return err }},
@@ -181,8 +181,8 @@ const (
 )
 
 // dropPrivileges leaves the thread without any capability, now and after any execve,
-// also for uid 0, and asserts it.
-func dropPrivileges() error {
+// also for uid 0, and asserts it. A user that the run is to be becomes it on the way.
+func dropPrivileges(user *policy.User) error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear ambient capabilities: %w", err)
 	}
@@ -196,6 +196,11 @@ func dropPrivileges() error {
 			}
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
+	}
+	// After securebits, by which the change of uid keeps what capset takes away, and before
+	// that.
+	if err := become(user); err != nil {
+		return err
 	}
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none, now [2]unix.CapUserData
@@ -211,7 +216,7 @@ func dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
-	return nil
+	return isUser(user)
 }
 
 // probe tries one denied read, one denied write and one denied connect on the sealed
@@ -258,6 +263,9 @@ func probe(plan *policy.Plan) error {
 // start executes the command from the sealed thread, which the child inherits.
 func (c *child) start() error {
 	plan := c.order.Plan
+	if plan.User != nil {
+		unix.Umask(c.umask)
+	}
 	program, err := lookPath(plan.Command[0], plan.Cwd, plan.Env)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ type compiler struct {
 func Compile(req *Request) *Plan {
 	c := &compiler{req: req}
 	c.plan.Command, c.plan.Limits, c.plan.Exec = req.Command, req.Limits, req.Exec
-	c.plan.GitUser, c.plan.Nested = req.GitUser, req.Nested
+	c.plan.GitUser, c.plan.Nested, c.plan.User = req.GitUser, req.Nested, req.becomes()
 	if c.plan.Exec == "" {
 		c.plan.Exec = ExecAny
 	}
@@ -49,6 +49,7 @@ func Compile(req *Request) *Plan {
 	c.environment()
 	c.limits()
 	c.defaults()
+	c.files()
 	c.finish()
 	return &c.plan
 }
@@ -357,6 +358,7 @@ func (c *compiler) defaults() {
 	c.networkDefault()
 	c.keep(KindDefault, "processes outside: neither seen nor signalled", "default", byNamespace, byLandlock)
 	c.keep(KindDefault, "environment: built, not inherited", "default", byLauncher)
+	c.user()
 	if c.plan.Nested {
 		item := c.keep(KindDefault, "nested sandboxes: user, pid and network namespaces and chroot are allowed", "profile", bySeccomp)
 		c.plan.Items[item].Caveat = "programs reach more of the kernel; files, hosts and processes stay as they are listed"
@@ -382,10 +384,36 @@ func (c *compiler) finish() {
 	c.plan.Links = c.usableLinks()
 	sort.SliceStable(c.plan.Masks, func(i, j int) bool { return c.plan.Masks[i].Path < c.plan.Masks[j].Path })
 	c.plan.Masks = outermost(c.plan.Masks)
+	c.placeholders()
 	c.plan.Stubs = slices.DeleteFunc(c.plan.Stubs, func(s string) bool {
 		return !slices.ContainsFunc(c.plan.Masks, func(m Mask) bool { return m.Path == s })
 	})
 	sort.SliceStable(c.plan.Guards, func(i, j int) bool { return c.plan.Guards[i].Path < c.plan.Guards[j].Path })
+	c.plan.Guards = unguarded(c.plan.Guards)
+}
+
+// files adds the run's own files in /etc that the request brings.
+func (c *compiler) files() {
+	if len(c.req.Files) == 0 {
+		return
+	}
+	c.plan.Files = append(c.plan.Files, c.req.Files...)
+	c.keep(KindDefault, "ssh: an own /etc/ssh with the host's client configuration", c.req.FilesOf, byNamespace)
+}
+
+// unguarded drops the pins in a directory that is read-only as a whole: they would make
+// what they keep writable again. The input is sorted by path.
+func unguarded(guards []Guard) []Guard {
+	whole := map[string]bool{}
+	return slices.DeleteFunc(guards, func(g Guard) bool {
+		for p := path.Dir(g.Path); g.Pin && p != "/"; p = path.Dir(p) {
+			if whole[p] {
+				return true
+			}
+		}
+		whole[g.Path] = whole[g.Path] || g.Dir && !g.Pin
+		return false
+	})
 }
 
 // usableLinks keeps the symlinks that lie outside every bind (inside one they are
@@ -475,7 +503,7 @@ func (c *compiler) limits() {
 	}
 	switch target := fmt.Sprintf("processes %d", l.Processes); {
 	case l.Processes == 0:
-	case c.req.Root:
+	case c.req.Root && c.req.User == nil:
 		c.drop(KindLimit, target, "profile", "the kernel does not count the processes of uid 0 (RLIMIT_NPROC): run as another user")
 	default:
 		item := c.keep(KindLimit, target, "profile", byRlimit)

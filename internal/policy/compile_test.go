@@ -128,6 +128,28 @@ func TestDenyWinsOverGrantsBelow(t *testing.T) {
 	}
 }
 
+// A directory that keeps its name in one that is read-only as a whole would be writable.
+func TestPinsInGuards(t *testing.T) {
+	req := request([]Grant{grant(KindWrite, at("/p"))}, nil)
+	req.Guarded = []Guarded{
+		{Place: at("/p/.git/modules"), Pins: []string{"/p/.git"}},
+		{Place: at("/p/.git/modules/m/hooks"), Pins: []string{"/p/.git", "/p/.git/modules", "/p/.git/modules/m"}, Quiet: true},
+		{Place: at("/p/.git/modules-old/hooks"), Pins: []string{"/p/.git/modules-old"}},
+	}
+	p := Compile(req)
+	var got []string
+	for _, g := range p.Guards {
+		got = append(got, fmt.Sprint(g.Path, g.Pin))
+	}
+	want := []string{"/p/.gittrue", "/p/.git/modulesfalse", "/p/.git/modules-oldtrue", "/p/.git/modules-old/hooksfalse", "/p/.git/modules/m/hooksfalse"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(p.Late) != 2 {
+		t.Errorf("the end of the run looks at %v", p.Late)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	req := request([]Grant{grant(KindWrite, at("/p")), grant(KindRead, at("/r"))}, []Deny{deny(at("/p/.env"))})
 	req.Guarded = []Guarded{{Place: at("/p/.git/hooks"), Pins: []string{"/p/.git"}, Reason: "git runs it"}}

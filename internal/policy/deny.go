@@ -81,8 +81,13 @@ func (c *compiler) denyPlace(d *Deny, target string, p Place, why string) {
 		// What stands here is the run's own: the name is taken before the run can.
 		c.plan.Stubs = append(c.plan.Stubs, p.Real)
 		c.plan.Masks = append(c.plan.Masks, Mask{Path: p.Real, Item: item})
+	case p.Made, !p.Exists && d.Placeholder && view.Write:
+		it.Caveat = c.placehold(p, view, item)
 	case !p.Exists:
 		it.Fate, it.By, it.Reason = Dropped, nil, watched
+		if d.Placeholder {
+			it.Reason += "; a placeholder stands only where the run can write"
+		}
 		c.watch(p.Real, empty, item)
 	default:
 		c.plan.Masks = append(c.plan.Masks, Mask{Path: p.Real, Dir: p.Dir, Empty: empty && p.Dir, Object: p.Object, Item: item})
@@ -216,6 +221,9 @@ func (c *compiler) guards() {
 			c.plan.Items[item].Caveat += "; " + g.Path + " is a symlink to it and can be replaced, which is reported"
 		}
 		c.guard(Guard{Path: g.Real, Dir: g.Dir, Object: g.Object, Item: item}, Late{g.Path, g.Reason, g.Name})
+		if g.Quiet {
+			c.plan.Late = c.plan.Late[:len(c.plan.Late)-1]
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 type Item struct {
 	Kind   Kind     `json:"kind"`
 	Target string   `json:"target"`
-	From   string   `json:"from"` // profile, preset:N, context, boundary:ID, flag or default
+	From   string   `json:"from"` // profile, preset:N, repository, host, context, boundary:ID, flag or default
 	Fate   Fate     `json:"fate"`
 	By     []string `json:"by,omitempty"`     // the mechanisms that keep it
 	Reason string   `json:"reason,omitempty"` // why it was dropped

@@ -258,7 +258,7 @@ func (c *compiler) unixSockets() {
 			continue
 		}
 		item := c.keep(KindUnix, g.Real, g.From, byNamespace)
-		c.plan.Items[item].Caveat = socketCaveat(g.Real)
+		c.plan.Items[item].Caveat = cmp.Or(g.Gives, socketCaveat(g.Real))
 		if c.shown(g.Real, true) || slices.ContainsFunc(c.plan.Binds, func(b Bind) bool { return b.Path == path.Dir(g.Real) && b.Source == "" }) {
 			continue
 		}

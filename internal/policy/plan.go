@@ -33,6 +33,8 @@ type Plan struct {
 	Guards  []Guard
 	Watches []Watch
 	Late    []Late
+	// Placeholders are made on the host before the seal, parents before children, and masked.
+	Placeholders []Placeholder
 
 	Network Network
 	Local   []netip.Addr // granted addresses that the run's loopback takes over
@@ -45,6 +47,7 @@ type Plan struct {
 	Env     []string
 	Limits  Limits
 	GitUser string
+	User    *User // whom the command becomes, nil for whoever starts it
 }
 
 // A Bind shows a host path at the same place inside.
@@ -111,6 +114,13 @@ type Watch struct {
 	Empty   bool
 	Guard   bool
 	Item    int
+}
+
+// A Placeholder is a denied path of the host at which an empty object stands for the time
+// of the run.
+type Placeholder struct {
+	Path string
+	Item int
 }
 
 // A Late place is looked at again when the run ends: one that did not exist at the start

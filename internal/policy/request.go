@@ -45,7 +45,11 @@ type Request struct {
 	Limits   Limits
 	Advisory bool   // fail_closed_on_sandbox_error is false
 	GitUser  string // lines for /etc/gitconfig that carry the person's name and address
-	Root     bool   // the run keeps uid 0, which RLIMIT_NPROC does not bind
+	Files    []File // further files of the run's own in /etc
+	FilesOf  string // whose item they are: preset:NAME
+	Root     bool   // root starts it; a run that keeps uid 0 is not bound by RLIMIT_NPROC
+	User     *User  // whom the command is to be, nil for whoever starts it
+	UserFrom string // who said so: profile or flag
 }
 
 // A Place is what the host says of one path.
@@ -58,6 +62,7 @@ type Place struct {
 	Special  bool // a fifo, socket or device
 	Socket   bool
 	Symlink  bool   // the last component itself is a symlink
+	Made     bool   // a placeholder that another run made, and removes when none needs it
 	Ancestor string // the nearest existing ancestor of Real, when it is missing
 	Object   Object
 	Nlink    uint64
@@ -86,6 +91,12 @@ type Grant struct {
 	Fresh bool
 	// Foul names a followed symlink that lies under a write grant of some agent.
 	Foul string
+	// Linked says that the path is the git directory of a repository and this the entry in
+	// it of the linked worktree that the run works in: what belongs to the main checkout and
+	// to other worktrees stays read-only.
+	Linked string
+	// Gives says of a socket what whoever speaks to it gets, "" for nothing known.
+	Gives string
 	Place
 }
 
@@ -105,9 +116,11 @@ type Deny struct {
 	From    string
 	Style   Style
 	Glob    bool
-	Place           // of a literal path
-	Matches []Place // of a pattern
-	Dirs    []string
+	// Placeholder asks for an object to stand where nothing does: a path that cannot be made.
+	Placeholder bool
+	Place               // of a literal path
+	Matches     []Place // of a pattern
+	Dirs        []string
 	// More lists further names of the same objects, each with the reason why it is one.
 	More []Alias
 	// Blind lists directories that could not be searched for what is denied: they are
@@ -141,6 +154,7 @@ type Guarded struct {
 	Name   Object   // what stands at the path itself, be it a symlink
 	Hidden bool     // it may have other names in directories that cannot be searched
 	Link   bool     // only the name is looked after: it is a symlink to a config directory
+	Quiet  bool     // the host replaces it in its ordinary work: the run's end says nothing of it
 	Pins   []string // the directories that must keep their names with it, outermost first
 	Reason string
 }

@@ -115,6 +115,7 @@ var GuardedDirs = []struct {
 	{".git", []string{"hooks", "config", "config.worktree", "commondir", "info/attributes"}, "git runs or obeys it on the host"},
 	{".vscode", []string{"tasks.json", "settings.json"}, "the editor runs it on the host"},
 	{".claude", []string{"settings.json", "settings.local.json", "hooks"}, "the agent's hooks run on the host"},
+	{".bourn", []string{"profile.yaml"}, "it proposes what runs here are granted"},
 }
 
 // GuardedFiles are such files that stand in a write grant by themselves.

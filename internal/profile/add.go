@@ -29,7 +29,7 @@ func (e *edit) addTo(parent *node) {
 	case list == nil:
 		e.addBlockEntry(parent, e.key)
 	case isBare(list.value.Node):
-		e.splice(list.colon, list.colon, " [ "+quote(e.given)+" ]")
+		e.splice(list.colon, list.colon, " [ "+e.item(quote)+" ]")
 	case list.value.flow():
 		e.addFlowItem(list.value)
 	default:
@@ -43,9 +43,20 @@ func (e *edit) makesMode() bool { return e.list == HostList && !e.profile.Networ
 // scalar returns the entry as near is written: in quotes among quotes, as in JSON.
 func (e *edit) scalar(near *node) string {
 	if doubleQuoted(near) {
-		return doubleQuote(e.given)
+		return e.item(doubleQuote)
 	}
-	return quote(e.given)
+	return e.item(quote)
+}
+
+// item returns the entry as text, quoted by q: of a placeholder a mapping.
+func (e *edit) item(q func(string) string) string {
+	switch {
+	case !e.holder:
+		return q(e.given)
+	case q("a") == "a":
+		return "{path: " + q(e.given) + ", placeholder: true}"
+	}
+	return "{" + q("path") + ": " + q(e.given) + ", " + q("placeholder") + ": true}"
 }
 
 // doubleQuoted reports whether a value, or the first key or entry of it, is in quotes.
@@ -117,7 +128,7 @@ func (e *edit) addBlockEntry(in *node, keys ...string) {
 		b.WriteString(line + key + ":")
 	}
 	indent += (len(keys)-1)*step + dash
-	b.WriteString(newline + strings.Repeat(" ", indent) + "- " + quote(e.given))
+	b.WriteString(newline + strings.Repeat(" ", indent) + "- " + e.item(quote))
 	e.splice(after, after, b.String())
 }
 
@@ -166,7 +177,7 @@ func (e *edit) addBlockItem(list *node) {
 	last := list.items[len(list.items)-1]
 	after := e.lineEnd(last.end)
 	indent := e.text[e.lineStart(last.dash):last.dash]
-	e.splice(after, after, e.newline(after)+indent+"- "+quote(e.given))
+	e.splice(after, after, e.newline(after)+indent+"- "+e.item(quote))
 }
 
 // addFlowItem adds an entry after the last: on a line of its own where the last has one.

@@ -95,7 +95,7 @@ func paths(field func(*Profile) *[]Path) func(*decoder, string, *yaml.Node) {
 			if !ok {
 				continue
 			}
-			if bad := checkPath(text); bad != "" {
+			if bad := d.bad(text, checkPath); bad != "" {
 				d.fail(entry, "%s", bad)
 				continue
 			}
@@ -129,10 +129,10 @@ func (d *decoder) denies(where string, n *yaml.Node) {
 	for _, entry := range d.list(n, where, "a list of paths and patterns") {
 		before := len(d.p.Filesystem.Deny)
 		if entry.Kind == yaml.MappingNode {
-			d.empty = false
+			d.empty, d.holder = false, nil
 			d.fields(entry, where, denySchema)
 			for i := range d.p.Filesystem.Deny[before:] {
-				d.p.Filesystem.Deny[before+i].Empty = d.empty
+				d.keep(&d.p.Filesystem.Deny[before+i])
 			}
 		} else {
 			d.denyPath("an entry of "+where, entry)
@@ -148,7 +148,7 @@ func (d *decoder) denyPath(where string, n *yaml.Node) {
 	if !ok {
 		return
 	}
-	if bad := checkDeny(text); bad != "" {
+	if bad := d.bad(text, checkDeny); bad != "" {
 		d.fail(n, "%s", bad)
 		return
 	}
@@ -162,6 +162,22 @@ func (d *decoder) denyStyle(where string, n *yaml.Node) {
 		d.fail(n, "unknown %s %q%s", where, style, didYouMean(style, styles))
 	}
 	d.empty = style == "empty"
+}
+
+func (d *decoder) denyPlaceholder(where string, n *yaml.Node) {
+	is := false
+	truth(func(*Profile) *bool { return &is })(d, where, n)
+	if is {
+		d.holder = n
+	}
+}
+
+// keep gives a deny what its other keys say.
+func (d *decoder) keep(deny *Deny) {
+	deny.Empty, deny.Placeholder = d.empty, d.holder != nil
+	if deny.Glob && d.holder != nil {
+		d.fail(d.holder, "a placeholder takes a path, and %q is a pattern", deny.Text)
+	}
 }
 
 func (d *decoder) networkMode(where string, n *yaml.Node) {

@@ -30,10 +30,21 @@ const (
 // HostList sets network.mode to restricted where the profile names no mode. What cannot
 // be parsed before or after is not edited; the error is ErrInvalid.
 func Add(name string, src []byte, list List, text string) (out []byte, changed bool, err error) {
+	return add(name, src, list, text, false)
+}
+
+// AddPlaceholder is Add for a path of DenyList that is to have a placeholder. An entry that
+// denies the path without one is not changed.
+func AddPlaceholder(name string, src []byte, text string) (out []byte, changed bool, err error) {
+	return add(name, src, DenyList, text, true)
+}
+
+func add(name string, src []byte, list List, text string, holder bool) (out []byte, changed bool, err error) {
 	e, err := newEdit(name, src, list, text)
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot add %q to %s: %w", text, list, err)
 	}
+	e.holder = holder
 	if e.index() >= 0 {
 		return src, false, nil
 	}
@@ -98,6 +109,7 @@ type edit struct {
 	list        List
 	parent, key string
 	given       string // the entry: a path, a pattern or a host
+	holder      bool   // the entry is a deny with a placeholder
 	splices     []splice
 }
 

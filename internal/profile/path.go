@@ -22,7 +22,9 @@ type Deny struct {
 	// Empty shows a denied directory as an empty one, for programs that stop at one that
 	// cannot be read.
 	Empty bool
-	Glob  bool // the text has an unescaped * ? [ or {, in the syntax of doublestar
+	// Placeholder lets an empty object stand there, during a run, where nothing does.
+	Placeholder bool
+	Glob        bool // the text has an unescaped * ? [ or {, in the syntax of doublestar
 }
 
 // Literal returns the clean path that an entry without a pattern denies, its escapes

@@ -10,7 +10,7 @@ type Preset struct {
 	// Commands are the names of the programs that select it.
 	Commands []string
 
-	Read, Write []string
+	Read, Write []string // the last component may be a pattern, which takes what it matches now
 	// Make are what the tool would make in its first run, and could not keep in an empty
 	// home: a directory, or a file with the text that it begins with.
 	Make []Made
@@ -21,6 +21,13 @@ type Preset struct {
 	HostVars   []string // variables that hold a URL, whose host is granted
 	Registries []string // toolchains whose own configuration names the hosts of their packages
 	Sockets    []string // variables that name a unix socket
+	SocketAt   string   // the socket where none of those is set
+	Gives      string   // what whoever speaks to the socket gets, "" for what it says
+
+	// Git grants the repository of a linked worktree or submodule that the run works in.
+	Git bool
+	// SSH gives the run an /etc/ssh of its own, with the host's client configuration.
+	SSH bool
 
 	Env  []string // variables that are passed where they are set
 	Set  []EnvVar // variables that are set
@@ -50,13 +57,17 @@ var modelHosts = []string{
 
 var modelURLs = []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE"}
 
+// sshFiles are what an ssh client reads of a person, private keys apart.
+var sshFiles = []string{"~/.ssh/config", "~/.ssh/known_hosts", "~/.ssh/known_hosts2", "~/.ssh/*.pub"}
+
 // presets is the table of them.
 var presets = []Preset{
 	{
 		Name: "claude-code", About: "Claude Code", Commands: []string{"claude"},
-		Write:    []string{"~/.claude", "~/.claude.json", "~/.cache/claude-cli-nodejs", "~/.local/state/claude"},
-		Read:     []string{"~/.local/share/claude"},
-		Make:     []Made{{Path: "~/.claude"}, {Path: "~/.claude.json", Text: "{}\n"}},
+		Write: []string{"~/.claude", "~/.claude.json", "~/.cache/claude-cli-nodejs", "~/.local/state/claude"},
+		Read:  []string{"~/.local/share/claude"},
+		// The settings name programs that run on the host too: a file that is there is guarded.
+		Make:     []Made{{Path: "~/.claude"}, {Path: "~/.claude/settings.json", Text: "{}\n"}, {Path: "~/.claude.json", Text: "{}\n"}},
 		Homes:    []HomeVar{{"CLAUDE_CONFIG_DIR", "~/.claude"}},
 		Hosts:    []string{"api.anthropic.com:443", "claude.ai:443", "console.anthropic.com:443", "platform.claude.com:443"},
 		HostVars: []string{"ANTHROPIC_BASE_URL"},
@@ -79,7 +90,7 @@ var presets = []Preset{
 		Make: []Made{{Path: "~/.config/opencode"}, {Path: "~/.local/share/opencode"}, {Path: "~/.local/state/opencode"},
 			{Path: "~/.cache/opencode"}},
 		Read:     []string{"~/.opencode"},
-		Hosts:    append([]string{"opencode.ai:443", "models.dev:443"}, modelHosts...),
+		Hosts:    append([]string{"opencode.ai:443", "models.opencode.ai:443", "models.dev:443"}, modelHosts...),
 		HostVars: modelURLs,
 		Env:      append([]string{"OPENCODE_API_KEY", "OPENCODE_CONFIG"}, modelKeys...),
 		Set:      []EnvVar{{Name: "OPENCODE_DISABLE_AUTOUPDATE", Value: "1"}},
@@ -127,20 +138,26 @@ var presets = []Preset{
 		Registries: []string{"maven"},
 		Env:        []string{"JAVA_TOOL_OPTIONS", "MAVEN_OPTS", "GRADLE_OPTS"},
 	}, {
-		Name: "git", About: "git over https and ssh", Commands: []string{"git"},
-		Read: []string{"~/.config/git", "~/.ssh/known_hosts"},
-		Env:  []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"},
+		Name: "git", About: "git over https and ssh, in worktrees and submodules too", Commands: []string{"git"},
+		Read: append([]string{"~/.config/git/ignore", "~/.config/git/attributes"}, sshFiles...),
+		Env: []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE",
+			"GIT_EDITOR", "GIT_PAGER", "GIT_TERMINAL_PROMPT"},
+		Git: true, SSH: true,
 	}, {
 		Name: "ssh-agent", About: "signing with the keys of an ssh agent, without the keys",
-		Read:    []string{"~/.ssh/known_hosts"},
+		Read:    sshFiles,
 		Sockets: []string{"SSH_AUTH_SOCK"},
 		Env:     []string{"SSH_AUTH_SOCK"},
+		SSH:     true,
+		Note:    "the agent's keys can sign for the run whatever they open, as long as it lives: to be asked each time, add them with ssh-add -c",
 	}, {
 		Name: "docker-client", About: "the docker socket: as good as root on this host",
-		Read:    []string{"~/.docker/config.json"},
-		Sockets: []string{"DOCKER_HOST"},
-		Env:     []string{"DOCKER_HOST"},
-		Note:    "whoever speaks to docker is as good as root on this host: nothing of this seal holds against it",
+		Read:     []string{"~/.docker/config.json"},
+		Sockets:  []string{"DOCKER_HOST"},
+		SocketAt: "/var/run/docker.sock",
+		Gives:    "whoever speaks to it is as good as root on this host",
+		Env:      []string{"DOCKER_HOST"},
+		Note:     "whoever speaks to docker is as good as root on this host: nothing of this seal holds against it",
 	},
 }
 

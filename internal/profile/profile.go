@@ -16,6 +16,7 @@
 //	    - ~/src/app/.env
 //	    - "~/src/app/**/*.pem"
 //	    - path: ~/src/app/private
+//	    - {path: ~/src/app/.npmrc, placeholder: true}   # it cannot be made inside either
 //	network:
 //	  mode: restricted               # none (default), restricted, open
 //	  hosts: [api.example.com, "*.example.org:443", "localhost:5432"]
@@ -25,6 +26,7 @@
 //	env: {pass: [EDITOR], set: {CI: "1"}}
 //	limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
 //	sandbox: {fail_closed_on_sandbox_error: true, transparent_network: true}   # both true (default)
+//	run_as: builder                  # a user of this host, for runs by root
 //	service: true                    # in the background, it is started again when it ends
 //
 // Unknown and duplicate keys, wrong types, bad values and contradictions are errors,
@@ -85,7 +87,8 @@ type Profile struct {
 	Env        Env
 	Limits     Limits
 	Sandbox    Sandbox
-	Service    bool // what was started in the background is started again when it ends
+	RunAs      string // the user that a run by root becomes, by name or uid; "" where the file names none
+	Service    bool   // what was started in the background is started again when it ends
 }
 
 // Filesystem holds the paths of a profile, in the order of the file. No path is listed

@@ -122,8 +122,8 @@ func TestParseErrors(t *testing.T) {
 		{"sandbox: {transparent_network: yes, nested: 1, quarantine: maybe}\n", []string{
 			`3:32: sandbox.transparent_network must be true or false, not "yes"`, `3:45: sandbox.nested must be true or false, not a number without quotes`,
 			`3:60: sandbox.quarantine must be true or false, not "maybe"`}},
-		{"filesystem:\n  deny:\n    - {path: /a, style: empt}\n    - path: /b\n      placeholder: true\n    - style: none\n", []string{
-			`5:25: unknown filesystem.deny.style "empt"; did you mean "empty"?`, `7:7: filesystem.deny.placeholder is not supported yet`,
+		{"filesystem:\n  deny:\n    - {path: /a, style: empt}\n    - path: /b\n      placeholder: x\n    - style: none\n", []string{
+			`5:25: unknown filesystem.deny.style "empt"; did you mean "empty"?`, `7:20: filesystem.deny.placeholder must be true or false, not "x"`,
 			`8:7: filesystem.deny.path is missing`}},
 		// Values.
 		{"command: claude\n", []string{`3:10: command must be a list of words, not "claude"`}},

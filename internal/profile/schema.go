@@ -62,6 +62,7 @@ var schema = []key{
 		{name: "nested", decode: truth(func(p *Profile) *bool { return &p.Sandbox.Nested })},
 		{name: "quarantine", decode: truth(func(p *Profile) *bool { return &p.Sandbox.Quarantine })},
 	}},
+	{name: "run_as", decode: (*decoder).runAs},
 	{name: "service", decode: truth(func(p *Profile) *bool { return &p.Service })},
 }
 
@@ -69,7 +70,7 @@ var schema = []key{
 var denySchema = []key{
 	{name: "path", required: true, decode: (*decoder).denyPath},
 	{name: "style", decode: (*decoder).denyStyle},
-	{name: "placeholder", later: true},
+	{name: "placeholder", decode: (*decoder).denyPlaceholder},
 }
 
 // A decoder fills a profile and collects what is wrong.
@@ -83,6 +84,9 @@ type decoder struct {
 	passed map[string]*yaml.Node // the names of env.pass
 	floor  Floor                 // where the host's policy is decoded
 	empty  bool                  // the style of the deny that is being decoded
+	holder *yaml.Node            // its placeholder: true, or nil
+
+	relative bool // paths may be relative, as in a proposal
 }
 
 func (d *decoder) fail(n *yaml.Node, format string, args ...any) {

@@ -12,6 +12,7 @@ type Draft struct {
 	Agent   bourn.AgentName
 	Command []string
 	Presets []string
+	RunAs   string // "" for none
 
 	Write, Read, Deny []string
 	Env               []string // names to pass
@@ -33,6 +34,9 @@ func Template(d Draft) ([]byte, error) {
 		if len(line.list) > 0 {
 			fmt.Fprintf(&b, "%s: [%s]\n", line.key, strings.Join(quoteAll(line.list), ", "))
 		}
+	}
+	if d.RunAs != "" {
+		fmt.Fprintf(&b, "run_as: %s\n", quote(d.RunAs))
 	}
 	if len(d.Env) > 0 {
 		fmt.Fprintf(&b, "env: {pass: [%s]}\n", strings.Join(quoteAll(d.Env), ", "))

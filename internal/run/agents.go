@@ -25,6 +25,7 @@ type NewAgent struct {
 	Deny    []string
 	Hosts   []string
 	Presets []string // by name
+	RunAs   string   // a user, "" for none
 	Env     []string // names to pass
 	Spawn   []string // spawn dirs; with one, only system paths and these may execute
 	Cwd     string   // canonical
@@ -37,7 +38,11 @@ func (h *Home) Create(n NewAgent) error {
 	if _, err := os.Lstat(h.agent(n.Name)); err == nil {
 		return h.taken(n.Name)
 	}
-	text, err := h.newProfile(n)
+	of, err := h.ofUser(n.RunAs)
+	if err != nil {
+		return err
+	}
+	text, err := of.newProfile(n)
 	if err != nil {
 		return err
 	}
@@ -91,7 +96,7 @@ func (h *Home) newProfile(n NewAgent) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := profile.Template(profile.Draft{Agent: n.Name, Command: n.Command, Presets: n.Presets,
+	text, err := profile.Template(profile.Draft{Agent: n.Name, Command: n.Command, Presets: n.Presets, RunAs: n.RunAs,
 		Write: writes, Read: reads, Deny: denies, Env: n.Env, SpawnDirs: spawns})
 	for _, typed := range n.Hosts {
 		if err != nil {
@@ -205,7 +210,8 @@ func (h *Home) CanDelete(name bourn.AgentName) error {
 	case err != nil:
 		return h.noProfile(name, err)
 	case !info.IsDir():
-		return fmt.Errorf("%w: %s is not a directory, and nothing is deleted through it", bourn.ErrInvalid, bourn.Printable(h.agent(name)))
+		return bourn.WithHint(fmt.Errorf("%w: %s is not a directory, and nothing is deleted through it", bourn.ErrInvalid, bourn.Printable(h.agent(name))),
+			"look at what stands there, and remove it by hand")
 	}
 	if err := h.canDeleteService(name); err != nil {
 		return err
@@ -246,7 +252,12 @@ func (h *Home) Profile(name bourn.AgentName) (p *profile.Profile, src []byte, er
 		return nil, nil, h.noProfile(name, err)
 	}
 	p, err = profile.ParseFor(name, h.ProfilePath(name), src)
-	return p, src, err
+	return p, src, unusableProfile(err)
+}
+
+// unusableProfile says how a profile that cannot be read is mended. A nil err stays nil.
+func unusableProfile(err error) error {
+	return bourn.WithHint(err, "mend what is named in that file; man bourn-profile has every key")
 }
 
 // HomePath is the agent's own writable home.

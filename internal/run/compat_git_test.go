@@ -69,11 +69,11 @@ func TestCompatGitLinkedWorktree(t *testing.T) {
 		script := "set -eu\n" + preamble + `echo w > w; git add w; git commit -qm w; git status --short; git log --format='%an %s'; git stash list; git checkout -q -b third`
 
 		t.Run("without the repository", func(t *testing.T) {
-			r := in(u, tree, runtest.Binary(t), "run", "--", "git", "status")
+			r := in(u, tree, runtest.Binary(t), "run", "--preset", "none", "--", "git", "status")
 			if r.Status == 0 || !strings.Contains(r.Out+r.Err, repo) {
 				t.Errorf("status %d, out %q, err %q; want it to name what is missing, %s", r.Status, r.Out, r.Err, repo)
 			}
-			if !strings.Contains(r.Err, "--write") {
+			if !strings.Contains(r.Err, "--preset git") {
 				t.Errorf("err %q: it does not say how to make it work", r.Err)
 			}
 		})

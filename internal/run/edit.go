@@ -45,7 +45,8 @@ func (h *Home) edit(name bourn.AgentName, f func(*editing) error) (Change, error
 		return Change{}, h.noProfile(name, err)
 	}
 	if !info.Mode().IsRegular() {
-		return Change{}, fmt.Errorf("%w: %s is not a regular file; edit it by hand", bourn.ErrInvalid, bourn.Printable(h.ProfilePath(name)))
+		return Change{}, bourn.WithHint(fmt.Errorf("%w: %s is not a regular file", bourn.ErrInvalid, bourn.Printable(h.ProfilePath(name))),
+			"edit by hand the file that it leads to, or put a file in its place")
 	}
 	unlock, err := h.lock(name)
 	if err != nil {
@@ -60,7 +61,7 @@ func (h *Home) edit(name bourn.AgentName, f func(*editing) error) (Change, error
 	if err != nil {
 		return Change{}, err
 	}
-	e := &editing{home: h, name: name, src: src, profile: prof,
+	e := &editing{home: h.of(prof), name: name, src: src, profile: prof,
 		change: Change{Agent: name, Added: []Entry{}, Removed: []Entry{}, Running: len(live), Notes: []string{}}}
 	if err := f(e); err != nil {
 		return Change{}, err
@@ -123,10 +124,10 @@ func (h *Home) Allow(name bourn.AgentName, kind policy.Kind, typed, cwd string) 
 		policy.KindRead: (*editing).allowRead, policy.KindWrite: (*editing).allowWrite, policy.KindSpawnDir: (*editing).allowSpawn,
 	}[kind]
 	if add == nil {
-		return Change{}, fmt.Errorf("%w: %s is nothing that a path can be granted for", bourn.ErrInvalid, kind)
+		return Change{}, bourn.WithHint(fmt.Errorf("%w: %s is nothing that a path can be granted for", bourn.ErrInvalid, kind), "grant it for reading or writing")
 	}
 	return h.edit(name, func(e *editing) error {
-		g, err := h.grantable(wish{agent: name, kind: kind, typed: typed, cwd: cwd, denies: e.profile.Filesystem.Deny})
+		g, err := e.home.grantable(wish{agent: name, kind: kind, typed: typed, cwd: cwd, denies: e.profile.Filesystem.Deny})
 		if err != nil {
 			return err
 		}
@@ -179,11 +180,23 @@ func (e *editing) allowSpawn(g policy.Grant) error {
 
 // Deny closes a path or a pattern, as typed, whatever is granted. It need not exist.
 func (h *Home) Deny(name bourn.AgentName, typed, cwd string) (Change, error) {
+	return h.denyTyped(name, typed, cwd, false)
+}
+
+// DenyPlaceholder is Deny for a path that cannot be made either: during a run an empty file
+// stands there where nothing does. An entry without a placeholder gets one. A pattern is
+// ErrInvalid.
+func (h *Home) DenyPlaceholder(name bourn.AgentName, typed, cwd string) (Change, error) {
+	return h.denyTyped(name, typed, cwd, true)
+}
+
+func (h *Home) denyTyped(name bourn.AgentName, typed, cwd string, placeholder bool) (Change, error) {
 	return h.edit(name, func(e *editing) error {
-		if _, err := h.absolute(typed, cwd); err != nil {
+		if _, err := e.home.absolute(typed, cwd); err != nil {
 			return err
 		}
-		entry := h.denyEntry(typed, cwd)
+		entry := e.home.denyEntry(typed, cwd)
+		entry.placeholder = placeholder
 		e.change.Path = entry.text
 		check := e.denyPath
 		if entry.glob {
@@ -192,10 +205,10 @@ func (h *Home) Deny(name bourn.AgentName, typed, cwd string) (Change, error) {
 		if err := check(entry); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(e.profile.Filesystem.Deny, func(d profile.Deny) bool { return e.sameDeny(d, entry) }) {
-			return nil
+		if i := slices.IndexFunc(e.profile.Filesystem.Deny, func(d profile.Deny) bool { return e.sameDeny(d, entry) }); i >= 0 {
+			return e.placeholder(e.profile.Filesystem.Deny[i], entry)
 		}
-		return e.add(profile.DenyList, entry.text)
+		return e.addDeny(entry)
 	})
 }
 
@@ -203,7 +216,7 @@ func (h *Home) Deny(name bourn.AgentName, typed, cwd string) (Change, error) {
 // nothing would start.
 func (e *editing) denyPattern(entry denial) error {
 	if _, err := survey.ParsePattern(e.home.expand(entry.text)); err != nil {
-		return fmt.Errorf("%w: %w", bourn.ErrInvalid, err)
+		return bourn.WithHint(fmt.Errorf("%w: %w", bourn.ErrInvalid, err), "a pattern has * ** ? [a-z] {a,b}; a backslash takes the next character literally")
 	}
 	return nil
 }
@@ -222,7 +235,11 @@ func (e *editing) denyPath(entry denial) error {
 			e.note("the grant %s lies in it and will be dropped", bourn.Printable(p.Text))
 		}
 	}
-	if !entry.exists {
+	switch {
+	case entry.exists:
+	case entry.placeholder:
+		e.note("it does not exist yet: while the agent runs an empty file stands there on the host, and git status lists it")
+	default:
 		e.note("it does not exist yet: when it appears during a run it is closed then, which is not prevented before")
 	}
 	return nil
@@ -242,7 +259,7 @@ func (e *editing) sameDeny(d profile.Deny, entry denial) bool {
 // ErrNotFound.
 func (h *Home) Remove(name bourn.AgentName, typed, cwd string) (Change, error) {
 	return h.edit(name, func(e *editing) error {
-		if _, err := h.absolute(typed, cwd); err != nil {
+		if _, err := e.home.absolute(typed, cwd); err != nil {
 			return err
 		}
 		e.change.Path = typed
@@ -266,7 +283,7 @@ func (h *Home) Remove(name bourn.AgentName, typed, cwd string) (Change, error) {
 				}
 			}
 		}
-		entry := h.denyEntry(typed, cwd)
+		entry := e.home.denyEntry(typed, cwd)
 		for _, d := range files.Deny {
 			if d.Text == typed || e.sameDeny(d, entry) {
 				if err := e.remove(profile.DenyList, d.Text); err != nil {
@@ -284,7 +301,7 @@ func (h *Home) Remove(name bourn.AgentName, typed, cwd string) (Change, error) {
 // RemoveSpawnDir takes a directory out of the spawn dirs; none is ErrNotFound.
 func (h *Home) RemoveSpawnDir(name bourn.AgentName, typed, cwd string) (Change, error) {
 	return h.edit(name, func(e *editing) error {
-		if _, err := h.absolute(typed, cwd); err != nil {
+		if _, err := e.home.absolute(typed, cwd); err != nil {
 			return err
 		}
 		e.change.Path = typed

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -236,13 +237,22 @@ func (h *Home) find(name, cwd string) string {
 // commits need, and what a new repository looks like. Nothing else of it is.
 var gitPassed = []struct{ section, key string }{{"user", "name"}, {"user", "email"}, {"init", "defaultbranch"}}
 
-// gitIdentity returns lines for a git config file with them.
+// gitKept keeps git inside from tidying away what it cannot see: other worktrees look gone,
+// their reflogs are not the run's, and info/ may be read-only. Without it gc stops at those.
+const gitKept = "[gc]\n\tworktreePruneExpire = never\n\treflogExpire = never\n\treflogExpireUnreachable = never\n[repack]\n\tupdateServerInfo = false\n"
+
+// gitIdentity returns lines for a git config file with the passed settings.
 func (h *Home) gitIdentity() string {
 	found := map[string]string{}
 	for _, at := range []string{filepath.Join(h.Person, ".config/git/config"), filepath.Join(h.Person, ".gitconfig")} {
-		readGitConfig(at, found)
+		f, err := os.Open(at)
+		if err != nil {
+			continue
+		}
+		readGitConfig(f, func(section, key, value string) { found[section+"."+key] = value })
+		f.Close()
 	}
-	lines := ""
+	lines := gitKept
 	for _, p := range gitPassed {
 		if v := found[p.section+"."+p.key]; v != "" {
 			lines += "[" + p.section + "]\n\t" + p.key + " = " + gitQuote(v) + "\n"
@@ -251,16 +261,12 @@ func (h *Home) gitIdentity() string {
 	return lines
 }
 
-// readGitConfig reads the passed settings of a git config file (git-config(1), Syntax)
-// into found. Values that continue on a next line are not understood and are left out.
-func readGitConfig(at string, found map[string]string) {
-	f, err := os.Open(at)
-	if err != nil {
-		return
-	}
-	defer f.Close()
+// readGitConfig calls f with each setting of a git config file (git-config(1), Syntax),
+// section and key in lower case. Values that continue on a next line are not understood and
+// are left out.
+func readGitConfig(r io.Reader, f func(section, key, value string)) {
 	section := ""
-	for s := bufio.NewScanner(f); s.Scan(); {
+	for s := bufio.NewScanner(r); s.Scan(); {
 		line := strings.TrimSpace(s.Text())
 		if strings.HasPrefix(line, "[") {
 			section = strings.ToLower(strings.TrimSpace(strings.Trim(line, "[]")))
@@ -270,12 +276,7 @@ func readGitConfig(at string, found map[string]string) {
 		if !ok || strings.HasSuffix(line, `\`) {
 			continue
 		}
-		key = strings.ToLower(strings.TrimSpace(key))
-		for _, p := range gitPassed {
-			if p.section == section && p.key == key {
-				found[section+"."+key] = gitValue(value)
-			}
-		}
+		f(section, strings.ToLower(strings.TrimSpace(key)), gitValue(value))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 
 // Processes outside, also those of the same user, are neither seen nor touched.
 func TestOtherProcesses(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		cmd := u.Command(context.Background(), probe(t), "spin")
 		cmd.Env = append(cmd.Env, "TOKEN="+secret)
 		l := start(t, cmd)
@@ -65,7 +65,7 @@ func listen(t *testing.T, network, at string) {
 }
 
 func TestSocketsOutside(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		else_ := u.Mkdir(filepath.Join(u.Dir, "elsewhere"))
 		tmp, err := os.MkdirTemp("/tmp", "bourn-test-")
 		if err != nil {
@@ -128,7 +128,7 @@ func TestSocketsOutside(t *testing.T) {
 }
 
 func TestHostFilesOutOfReach(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		tmp, err := os.MkdirTemp("/tmp", "bourn-test-")
 		if err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestHostFilesOutOfReach(t *testing.T) {
 // The kernel's settings, also as root. Values are written back as they are, and
 // sysrq-trigger is only opened.
 func TestKernelSettings(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		ops := []string{}
 		for _, at := range []string{"/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/sysrq", "/proc/sys/vm/overcommit_memory",
 			"/proc/sys/net/ipv4/ip_forward", "/proc/sys/fs/file-max", "/proc/sys/kernel/printk", "/proc/sys/kernel/modprobe", "/proc/sys/user/max_user_namespaces",
@@ -187,7 +187,7 @@ func TestKernelSettings(t *testing.T) {
 }
 
 func TestPrivileges(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		got := try(t, u, nil, "caps", "ids", "setuid", "setgid", "groups")
 		for _, want := range []string{"CapInh:0000000000000000", "CapPrm:0000000000000000", "CapEff:0000000000000000", "CapBnd:0000000000000000", "CapAmb:0000000000000000", "NoNewPrivs:1", "Seccomp:2"} {
 			if !strings.Contains(got["caps"], want) {
@@ -206,7 +206,7 @@ func TestPrivileges(t *testing.T) {
 
 // Setuid programs give nothing.
 func TestSetuidPrograms(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		ops := []string{"run /bin/su -c id", "run /usr/bin/sudo -n id", "run /usr/bin/passwd -S"}
 		if os.Getuid() == 0 {
 			data, err := os.ReadFile(probe(t))
@@ -245,7 +245,7 @@ func TestSetuidPrograms(t *testing.T) {
 }
 
 func TestPrivilegedCalls(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		d := u.Mkdir("d")
 		u.Write(".env", secret)
 		got := try(t, u, []string{"--deny", ".env"}, "mknod "+d+"/sda", "mkchar "+d+"/null", "mkchar /dev/mynull", "mkchar /tmp/mynull", "mount "+d+" /tmp", "mount / "+d, "tmpfs "+d, "tmpfs /tmp",
@@ -257,7 +257,7 @@ func TestPrivilegedCalls(t *testing.T) {
 
 // System V and POSIX message objects of the host are not there.
 func TestSharedMemoryOfHost(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		key := 0x42000000 + os.Getpid()%0xffff*16 + u.UID%16
 		const create = 0o1000 | 0o666
 		for _, c := range []struct {
@@ -293,7 +293,7 @@ func TestSharedMemoryOfHost(t *testing.T) {
 
 // Other terminals are out of reach, with a terminal of one's own and without.
 func TestOtherTerminals(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		ptmx, tty, err := pty.Open()
 		if err != nil {
 			t.Fatal(err)
@@ -328,7 +328,7 @@ func TestOtherTerminals(t *testing.T) {
 // The standard streams lead to the files they are and to nothing more. Truncating one by
 // its name is no more than ftruncate(2) on the descriptor.
 func TestStandardStreamsDoNotWiden(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		at := u.Write(filepath.Join(u.Dir, "elsewhere/out"), secret)
 		f, err := os.OpenFile(at, os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
@@ -344,7 +344,7 @@ func TestStandardStreamsDoNotWiden(t *testing.T) {
 }
 
 func TestGateGivesNothing(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+	runtest.AllUsers(t, func(t *testing.T, u *runtest.User) {
 		u.Write(".env", secret)
 		r := u.Sh(`bourn run -- true; echo $?; bourn plan; echo $?; bourn whoami --json | head -c 300; bourn explain read "$PWD/.env" --json; ls -la /run/bourn; id; cat /run/bourn/report.json | head -3`, "--deny", ".env")
 		noSecret(t, "the gate", r.Out, r.Err)

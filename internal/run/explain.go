@@ -178,6 +178,8 @@ func (p *Prepared) mendClosed(e *Explanation, it *policy.Item) {
 		case !ok:
 		case d.From == "profile":
 			e.Remove = append(e.Remove, "bourn agent perm remove-path "+e.Agent+" "+shellQuote(p.entryText(d)))
+		case d.From == fromRepository:
+			e.Notes = append(e.Notes, "a repository's proposal denies it: bourn run --proposal none leaves that out")
 		default:
 			e.Notes = append(e.Notes, "a deny wins over every grant: leave out --deny "+shellQuote(d.Pattern))
 		}

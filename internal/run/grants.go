@@ -54,7 +54,8 @@ func (h *Home) grantable(w wish) (policy.Grant, error) {
 	}
 	g := req.Grants[0]
 	refused := func(format string, args ...any) error {
-		return fmt.Errorf("%w: cannot grant %s: %s", bourn.ErrDenied, shown(w.typed, g.Real), bourn.Printable(fmt.Sprintf(format, args...)))
+		return bourn.WithHint(fmt.Errorf("%w: cannot grant %s: %s", bourn.ErrDenied, shown(w.typed, g.Real), bourn.Printable(fmt.Sprintf(format, args...))),
+			"grant another path: what is named there holds for every agent")
 	}
 	switch {
 	case g.Err != "":
@@ -129,7 +130,7 @@ func (h *Home) deny(d profile.Deny) policy.Deny {
 		return policy.Deny{Pattern: h.expandPattern(d.Text), From: "profile", Glob: true, Style: style}
 	}
 	text, _ := d.Literal()
-	return policy.Deny{Pattern: h.expand(text), From: "profile", Style: style}
+	return policy.Deny{Pattern: h.expand(text), From: "profile", Style: style, Placeholder: d.Placeholder}
 }
 
 // closing returns the first deny that closes a real path, or something that holds it.
@@ -147,9 +148,9 @@ func closing(denies []policy.Deny, real string) (int, bool) {
 func (h *Home) absolute(typed, cwd string) (string, error) {
 	switch {
 	case typed == "":
-		return "", fmt.Errorf("%w: a path cannot be empty", bourn.ErrInvalid)
+		return "", bourn.WithHint(fmt.Errorf("%w: a path cannot be empty", bourn.ErrInvalid), "is the variable set? . is the current directory")
 	case strings.ContainsRune(typed, 0):
-		return "", fmt.Errorf("%w: path %q has a NUL character", bourn.ErrInvalid, typed)
+		return "", bourn.WithHint(fmt.Errorf("%w: path %q has a NUL character", bourn.ErrInvalid, typed), "no path has one: look at where this one comes from")
 	case typed == "~":
 		return h.Person, nil
 	case strings.HasPrefix(typed, "~/"):
@@ -165,6 +166,8 @@ type denial struct {
 	text   string
 	glob   bool
 	exists bool // of a path: something stands there
+
+	placeholder bool
 }
 
 // denyEntry returns the entry that denies what a person typed. What exists by exactly that
@@ -218,7 +221,7 @@ func (h *Home) Resolve(typed, cwd string) (string, error) {
 	}
 	r, err := survey.Resolve(at)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", bourn.ErrInvalid, err)
+		return "", bourn.WithHint(fmt.Errorf("%w: %w", bourn.ErrInvalid, err), "name the path that is meant, without symlinks")
 	}
 	return r.Real, nil
 }

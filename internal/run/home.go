@@ -9,6 +9,9 @@
 //	agents/<name>/runs/<id>.json  records of runs; runs/ here for runs without an agent
 //	agents/<name>/denied          the objects that the last seal denied, by identity
 //	written                       what runs without an agent could write
+//	gitlinks                      checkouts and the git directories that were granted with them
+//	accepted                      what proposals of repositories the person accepted
+//	placeholders                  what stands at denied paths of the host for runs, until they end
 //	agents/<name>/places.json     mount points that a run made in home/, until it ends
 package run
 
@@ -36,7 +39,12 @@ type Home struct {
 	Now     func() time.Time // nil means time.Now
 	Floor   string           // the host's policy, "" for none
 
-	floorOwner int // who besides root may own it, for tests
+	// Starter is the home of whoever starts bourn, where Person is that of the user whom the
+	// run becomes; else "".
+	Starter string
+
+	user       *account // whom runs become, nil for the starter
+	floorOwner int      // who besides root may own it, for tests
 }
 
 func (h *Home) now() time.Time {

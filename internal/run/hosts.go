@@ -43,15 +43,11 @@ func (h *Home) editHost(name bourn.AgentName, text string, f func(*editing, poli
 
 func (e *editing) allowHost(host policy.Host) error {
 	refused := func(reason, hint string) error {
-		err := fmt.Errorf("%w: cannot grant %s: %s", bourn.ErrDenied, host, reason)
-		if hint == "" {
-			return err
-		}
-		return bourn.WithHint(err, hint)
+		return bourn.WithHint(fmt.Errorf("%w: cannot grant %s: %s", bourn.ErrDenied, host, reason), hint)
 	}
 	network := e.profile.Network
 	if reason := policy.ProtectedHost(host); reason != "" {
-		return refused("protected, it can never be granted: "+reason, "")
+		return refused("protected, it can never be granted: "+reason, "leave it out: no flag and no profile opens it")
 	}
 	if _, found := listed(network.Hosts, host); found {
 		return nil

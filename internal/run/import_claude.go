@@ -122,9 +122,10 @@ func (h *Home) CreateImported(im *Import) error {
 func readSettings(at string) ([]byte, error) {
 	fail := func(err error) ([]byte, error) {
 		if os.IsNotExist(err) {
-			return nil, fmt.Errorf("%w: there is no settings file %s", bourn.ErrNotFound, bourn.Printable(at))
+			return nil, bourn.WithHint(fmt.Errorf("%w: there is no settings file %s", bourn.ErrNotFound, bourn.Printable(at)),
+				"a project's is .claude/settings.json; without one: bourn agent create NAME")
 		}
-		return nil, fmt.Errorf("%w: cannot read settings: %w", bourn.ErrInvalid, err)
+		return nil, bourn.WithHint(fmt.Errorf("%w: cannot read settings: %w", bourn.ErrInvalid, err), "name a readable file of JSON, as in .claude/settings.json")
 	}
 	info, err := os.Stat(at) // before it is opened: a fifo would wait
 	if err != nil {

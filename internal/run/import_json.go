@@ -47,8 +47,9 @@ const (
 func (f jsonFile) fail(at int, format string, args ...any) error {
 	before := f.src[:min(at, len(f.src))]
 	start := bytes.LastIndexByte(before, '\n') + 1
-	return fmt.Errorf("%w: cannot read settings %s:%d:%d: %s", bourn.ErrInvalid, bourn.Printable(f.name),
-		bytes.Count(before, []byte("\n"))+1, utf8.RuneCount(before[start:])+1, fmt.Sprintf(format, args...))
+	return bourn.WithHint(fmt.Errorf("%w: cannot read settings %s:%d:%d: %s", bourn.ErrInvalid, bourn.Printable(f.name),
+		bytes.Count(before, []byte("\n"))+1, utf8.RuneCount(before[start:])+1, fmt.Sprintf(format, args...)),
+		"mend the file there: nothing was made")
 }
 
 // parse reads the file, which holds one object. JSON takes the last of two keys of one

@@ -141,7 +141,7 @@ func memories(req *policy.Request, plan *policy.Plan) []memory {
 	for _, d := range req.Denies {
 		add := func(p policy.Place) {
 			root, write := plan.Root(p.Real)
-			if !p.Exists || !write || p.Object == (policy.Object{}) {
+			if !p.Exists || p.Made || !write || p.Object == (policy.Object{}) {
 				return
 			}
 			b := make([]byte, 0, 256)

@@ -103,7 +103,7 @@ func (r *runner) serveNetwork(files []*os.File) error {
 		}
 		return failed
 	}
-	r.egress = egress.Serve(egress.Config{Network: &r.Plan.Network, Refused: r.hostRefused}, ls)
+	r.egress = egress.Serve(egress.Config{Network: &r.Plan.Network, Refused: r.hostRefused, Unresolved: r.unresolved.add}, ls)
 	return nil
 }
 
@@ -121,6 +121,9 @@ func (r *runner) hostGrant(target, reason string) string {
 	}
 	if err != nil || reason != policy.NotGranted && reason != fmt.Sprintf("port %d is not granted", h.Port) {
 		return ""
+	}
+	if h.Port == 0 && h.Name != "" {
+		h.Port = r.remotePort(h.Name)
 	}
 	return r.allowHost(policy.Target{Name: h.Name, Addr: h.Addr, Port: h.Port}.Host())
 }

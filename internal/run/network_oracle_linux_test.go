@@ -199,6 +199,9 @@ func (t *netTrial) known(name string) bool {
 
 // closed reports whether a deny leaves nothing of a grant.
 func (t *netTrial) closed(g rule) bool {
+	if g.port == "" { // the ports of the web, one by one
+		return t.closed(rule{host: g.host, port: "80"}) && t.closed(rule{host: g.host, port: "443"})
+	}
 	return slices.ContainsFunc(t.denies, func(d rule) bool {
 		if d.port != "" && d.port != g.port {
 			return false

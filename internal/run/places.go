@@ -49,12 +49,14 @@ func (h *Home) makePlaces(name bourn.AgentName, plan *policy.Plan) error {
 	if err := h.writePlaces(name, append(made, missing...)); err != nil {
 		return err
 	}
-	for _, p := range missing {
-		if err := p.make(root); err != nil {
-			return fmt.Errorf("cannot make a mount point in the agent's home: %w", err)
+	return h.asUser(func() error {
+		for _, p := range missing {
+			if err := p.make(root); err != nil {
+				return fmt.Errorf("cannot make a mount point in the agent's home: %w", err)
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // place is a mount point, relative to the agent's home.
@@ -164,9 +166,18 @@ func (h *Home) removePlaces(name bourn.AgentName) error {
 	return os.Remove(h.placesPath(name))
 }
 
-// Sweep removes what runs that were killed have left on disk. Every bourn command that
-// works with $BOURN_HOME calls it first; without leftovers it costs one directory read.
-func (h *Home) Sweep() error {
+// Sweep removes what runs that were killed have left on disk, and returns what to say of it.
+// Every bourn command that works with $BOURN_HOME calls it first; without leftovers it costs
+// one directory read.
+func (h *Home) Sweep() (notes []string, err error) {
+	c, err := h.clearPlaceholders("")
+	if err != nil {
+		return nil, err
+	}
+	return c.notes, h.sweepPlaces()
+}
+
+func (h *Home) sweepPlaces() error {
 	left, err := filepath.Glob(filepath.Join(h.agents(), "*", "places.json"))
 	if err != nil {
 		return err

@@ -139,7 +139,7 @@ func (p *Prepared) preset(preset profile.Preset) error {
 	}
 	grant := func(kind policy.Kind, paths []string) {
 		for _, text := range paths {
-			if at := place(text); exists(at) {
+			for _, at := range matches(place(text)) {
 				p.grant(kind, at, from, true)
 			}
 		}
@@ -147,11 +147,12 @@ func (p *Prepared) preset(preset profile.Preset) error {
 	grant(policy.KindWrite, preset.Write)
 	grant(policy.KindRead, preset.Read)
 	p.presetHosts(preset, from)
-	for _, name := range preset.Sockets {
-		value, _ := p.home.lookup(name)
-		if at := strings.TrimPrefix(value, "unix://"); filepath.IsAbs(at) {
-			p.Request.Unix = append(p.Request.Unix, policy.Grant{Kind: policy.KindUnix, From: from, Fresh: true, Place: policy.Place{Path: filepath.Clean(at)}})
-		}
+	p.presetSockets(preset, from)
+	if preset.Git {
+		p.gitDirs(from)
+	}
+	if preset.SSH && len(p.Request.Files) == 0 {
+		p.Request.Files, p.Request.FilesOf = sshFiles("/etc/ssh"), from
 	}
 	for _, name := range preset.Env {
 		if _, set := p.home.lookup(name); set && !p.hasVar(name) {
@@ -167,6 +168,44 @@ func (p *Prepared) preset(preset profile.Preset) error {
 		p.notes = append(p.notes, preset.Note)
 	}
 	return nil
+}
+
+// matches returns what exists at a path whose last component may be a pattern.
+func matches(at string) []string {
+	dir, name := filepath.Split(at)
+	if !strings.ContainsAny(name, "*?[") {
+		if exists(at) {
+			return []string{at}
+		}
+		return nil
+	}
+	var out []string
+	entries, _ := os.ReadDir(dir) // sorted; what cannot be listed holds nothing to grant
+	for _, e := range entries {
+		if ok, _ := filepath.Match(name, e.Name()); ok {
+			out = append(out, filepath.Join(dir, e.Name()))
+		}
+	}
+	return out
+}
+
+// presetSockets adds the sockets that variables name, or else the usual one.
+func (p *Prepared) presetSockets(preset profile.Preset, from string) {
+	usual := preset.SocketAt
+	for _, name := range preset.Sockets {
+		value, set := p.home.lookup(name)
+		if set && value != "" {
+			usual = ""
+		}
+		p.unix(strings.TrimPrefix(value, "unix://"), from, preset.Gives)
+	}
+	p.unix(usual, from, preset.Gives)
+}
+
+func (p *Prepared) unix(at, from, gives string) {
+	if filepath.IsAbs(at) {
+		p.Request.Unix = append(p.Request.Unix, policy.Grant{Kind: policy.KindUnix, From: from, Fresh: true, Gives: gives, Place: policy.Place{Path: filepath.Clean(at)}})
+	}
 }
 
 func (p *Prepared) hasVar(name string) bool {

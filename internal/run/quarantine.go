@@ -16,6 +16,9 @@ import (
 // across file systems the thing stays where it is, and so does what a link of the run's
 // leads to.
 func (r *runner) quarantine(l policy.Late) string {
+	if r.home.user != nil { // root moves nothing in directories that somebody else can change
+		return fmt.Sprintf("%s was created during the run: %s. It is not moved aside, since it is %s's: read it before you use it", bourn.Printable(l.Path), l.Reason, r.home.user.Name)
+	}
 	r.aside++
 	dir := filepath.Join(r.home.Dir, "quarantine", r.id)
 	to := filepath.Join(dir, fmt.Sprintf("%d-%s", r.aside, filepath.Base(l.Path)))

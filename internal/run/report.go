@@ -15,6 +15,7 @@ type Report struct {
 
 	Refusals []Refusal `json:"refusals,omitempty"` // once the run has ended
 	NotKept  int       `json:"refusals_not_kept,omitempty"`
+	Notes    []string  `json:"notes,omitempty"` // what appeared or changed during the run
 
 	Generation string `json:"generation,omitempty"`
 	Running    int    `json:"running,omitempty"` // how many runs of the agent live

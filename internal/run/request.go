@@ -30,10 +30,14 @@ type Options struct {
 	Env       []string // names to pass
 	Hosts     []string // to be reachable
 	Presets   []string // by name, or NoPreset
+	RunAs     string   // the user that the command becomes, "" for the profile's or none
+	Proposal  string   // NoProposal leaves out what repositories propose
 	Starting  bool     // the run is about to start: what presets make is made
 	Watch     bool     // report what of the file system was refused
 	Cwd       string   // canonical working directory
 	CwdName   string   // the same as the person spelled it ($PWD)
+
+	proposal *Proposal // is shown to a person: it counts as accepted, and no other counts
 }
 
 // A Prepared run is planned and not started.
@@ -46,11 +50,20 @@ type Prepared struct {
 
 	Chosen string // the preset that the command selected, "" for none
 
-	home    *Home
-	notes   []string
-	written []string         // what earlier runs could write
-	others  func() []string  // that, and what other agents may
-	denied  map[denyKey]bool // what Request.Denies holds
+	home        *Home
+	account     *account // whom run_as names, nil for nobody
+	accountFrom string   // profile or flag
+	notes       []string
+
+	proposed *Proposal // what the repository proposes, nil for nothing
+	closedBy string    // the proposal that closes the network, "" for none
+
+	links []gitLink // checkouts whose repository is granted with them
+	// believed are the lines of those that were granted so before.
+	believed []string
+	written  []string         // what earlier runs could write
+	others   func() []string  // that, and what other agents may
+	denied   map[denyKey]bool // what Request.Denies holds
 }
 
 // A denyKey is what makes two denies the same.
@@ -65,30 +78,51 @@ type denyKey struct {
 func (h *Home) Prepare(o Options) (*Prepared, error) {
 	p := &Prepared{Options: o, home: h}
 	var err error
+	if p.believed, err = h.gitLinks(); err != nil {
+		return nil, err
+	}
 	if p.written, err = h.written(); err != nil {
 		return nil, err
 	}
-	p.others = sync.OnceValue(h.otherWrites(o.Agent, p.written))
-	p.Request = &policy.Request{
-		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
-		Home: h.Person, BournDir: h.Dir, Program: h.Program, GitUser: h.gitIdentity(),
-		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0, Direct: true,
-	}
 	if o.Agent != "" {
-		if err := p.fromProfile(); err != nil {
+		if err := p.readProfile(); err != nil {
 			return nil, err
 		}
 	}
+	if err := p.runAs(); err != nil {
+		return nil, err
+	}
+	h = p.home
+	p.others = sync.OnceValue(h.otherWrites(o.Agent, p.written))
+	p.Request = &policy.Request{
+		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
+		Home: h.Person, BournDir: h.Dir, Program: h.Program,
+		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0, Direct: true,
+	}
+	p.user()
+	if err := h.as(func() { p.Request.GitUser = h.gitIdentity() }); err != nil {
+		return nil, err
+	}
+	if o.Agent != "" {
+		p.fromProfile()
+	}
 	if err := p.fromFlags(); err != nil {
+		return nil, err
+	}
+	if err := p.proposals(); err != nil {
 		return nil, err
 	}
 	floor, err := h.readFloor()
 	if err != nil {
 		return nil, err
 	}
-	if err := p.presets(); err != nil {
+	if err := p.asUser(p.presets); err != nil {
 		return nil, err
 	}
+	if err := p.asUser(p.proposedPresets); err != nil {
+		return nil, err
+	}
+	p.narrow()
 	if err := p.floor(floor); err != nil {
 		return nil, err
 	}
@@ -97,9 +131,12 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = sandbox.Gather(p.Request, sandbox.Options{
+	err = p.gather(sandbox.Options{
 		Toolchains: h.toolchains(), Programs: h.programs(p.Request.Command, o.Cwd), LiveWrites: h.liveWrites, OtherWrites: p.others, Remembered: remembered})
 	if err != nil {
+		return nil, err
+	}
+	if err := p.markPlaceholders(); err != nil {
 		return nil, err
 	}
 	if err := p.refuseFlags(); err != nil {
@@ -110,8 +147,8 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	return p, nil
 }
 
-// fromProfile takes the grants of the agent's profile.
-func (p *Prepared) fromProfile() error {
+// readProfile reads the agent's profile.
+func (p *Prepared) readProfile() error {
 	name := p.Options.Agent
 	src, err := os.ReadFile(p.home.ProfilePath(name))
 	if err != nil {
@@ -121,10 +158,15 @@ func (p *Prepared) fromProfile() error {
 	p.Digest = hex.EncodeToString(sum[:])
 	prof, err := profile.ParseFor(name, p.home.ProfilePath(name), src)
 	if err != nil {
-		return err
+		return unusableProfile(err)
 	}
 	p.Profile = prof
-	r := p.Request
+	return nil
+}
+
+// fromProfile takes the grants of the agent's profile.
+func (p *Prepared) fromProfile() {
+	r, prof, name := p.Request, p.Profile, p.Options.Agent
 	r.AgentHome = filepath.Join(p.home.agent(name), "home")
 	if len(r.Command) == 0 {
 		r.Command = prof.Command
@@ -151,7 +193,6 @@ func (p *Prepared) fromProfile() error {
 	for _, v := range prof.Env.Set {
 		r.Env = withVar(r.Env, policy.EnvVar{Name: v.Name, Value: v.Value, From: "profile"})
 	}
-	return nil
 }
 
 // network takes the hosts and sockets of the agent's profile.
@@ -176,7 +217,8 @@ func grantableHost(text string) (policy.Host, error) {
 		return h, bourn.WithHint(err, "as in --host api.example.com, --host '*.example.org:443', --host localhost:5432")
 	}
 	if reason := policy.ProtectedHost(h); reason != "" {
-		return h, fmt.Errorf("%w: cannot grant %s: protected, it can never be granted: %s", bourn.ErrInvalid, h, reason)
+		return h, bourn.WithHint(fmt.Errorf("%w: cannot grant %s: protected, it can never be granted: %s", bourn.ErrInvalid, h, reason),
+			"leave it out: no flag and no profile opens it")
 	}
 	return h, nil
 }
@@ -212,7 +254,7 @@ func (h *Home) noProfile(name bourn.AgentName, err error) error {
 		return bourn.WithHint(fmt.Errorf("%w: no agent %q", bourn.ErrNotFound, name),
 			"bourn agent list shows the agents, bourn agent create "+string(name)+" makes this one")
 	}
-	return fmt.Errorf("cannot read the profile of agent %q: %w", name, err)
+	return bourn.WithHint(fmt.Errorf("cannot read the profile of agent %q: %w", name, err), "look at who may read "+bourn.Printable(h.ProfilePath(name)))
 }
 
 // fromFlags adds what was given for this run alone, and without an agent and a write
@@ -244,16 +286,24 @@ func (p *Prepared) fromFlags() error {
 	if len(o.Read) > 0 && policy.Broad(o.Cwd, []string{p.home.Person}) != "" {
 		covered = true // from a home, with something named: nothing is writable
 	}
+	if o.proposal != nil && policy.Broad(o.Cwd, []string{p.home.Person}) != "" {
+		covered = true // it is only shown
+	}
 	if o.Agent == "" && len(o.Write) == 0 && !covered {
 		p.grant(policy.KindWrite, o.Cwd, "default", true)
 	}
 	return nil
 }
 
-// deny adds a deny, once.
+// deny adds a deny, once. A placeholder that one of two asks for is asked for.
 func (p *Prepared) deny(d policy.Deny) {
 	key := denyKey{d.Pattern, d.Glob}
 	if p.denied[key] {
+		for i := range p.Request.Denies {
+			if o := &p.Request.Denies[i]; d.Placeholder && o.Pattern == d.Pattern && o.Glob == d.Glob {
+				o.Placeholder = true
+			}
+		}
 		return
 	}
 	if p.denied == nil {
@@ -327,16 +377,29 @@ func (p *Prepared) refuseFlags() error {
 		}
 		reason := p.Request.Refusal(g.Kind, g.Real)
 		switch {
-		case reason == "", strings.HasPrefix(g.From, "preset:"):
+		case reason == "", strings.HasPrefix(g.From, "preset:"), g.From == fromRepository:
 		case g.From == "default":
 			return bourn.WithHint(fmt.Errorf("%w: cannot make %s writable: %s", bourn.ErrInvalid, bourn.Printable(g.Real), reason),
 				"cd into a project, or name --write")
 		default:
 			return bourn.WithHint(fmt.Errorf("%w: cannot grant %s: %s", bourn.ErrInvalid, bourn.Printable(g.Path), reason),
-				"name a directory that holds only what the run needs")
+				p.insteadOf(g, reason))
 		}
 	}
 	return nil
+}
+
+// insteadOf says what could be had in the place of a grant that never can.
+func (p *Prepared) insteadOf(g policy.Grant, reason string) string {
+	switch {
+	case !strings.HasPrefix(reason, "protected"): // too broad
+		return "name a directory that holds only what the run needs"
+	case g.Kind == policy.KindWrite && p.Request.Refusal(policy.KindRead, g.Real) == "":
+		return "it can be granted for reading: --read " + shellQuote(g.Path)
+	case g.Socket && p.Request.Refusal(policy.KindUnix, g.Real) == "":
+		return "a socket is granted by itself, in the profile of an agent: network: {unix: [" + bourn.Printable(g.Path) + "]}"
+	}
+	return "leave it out: no flag and no profile opens what is protected"
 }
 
 // IsPattern reports whether a deny item's target is a pattern.
@@ -360,10 +423,7 @@ func (p *Prepared) Hints() []string {
 		}
 		out = append(out, "the current directory is not granted: the command starts in "+where)
 	}
-	if dir := sandbox.GitDir(p.Request.Cwd); dir != "" && !p.Plan.Shows(dir) {
-		out = append(out, "this is a linked worktree; for git to work, add --write "+shellQuote(sandbox.MainGitDir(dir)))
-	}
-	return out
+	return append(out, p.gitHint()...)
 }
 
 // alias makes the working directory reachable by the name that the person gave it.
@@ -405,8 +465,9 @@ func (h *Home) otherWrites(but bourn.AgentName, written []string) func() []strin
 			if err != nil {
 				continue
 			}
+			of := h.of(prof)
 			for _, g := range prof.Filesystem.Write {
-				out = append(out, h.expand(g.Text))
+				out = append(out, of.expand(g.Text))
 			}
 		}
 		return append(out, written...)

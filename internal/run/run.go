@@ -44,13 +44,16 @@ type runner struct {
 	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
 	kept    Record   // what the record says
+	placed  bool     // placeholders of this run may stand on the host
 	aside   int      // how many things were moved aside
 	denied  []memory // what it denies
 	tell    func(Report)
 	egress  *egress.Server
 	access  *accesses // nil without --watch
 	refused refusals
-	pruned  chan error // what came of removing old records, once that was begun
+
+	unresolved unresolved
+	pruned     chan error // what came of removing old records, once that was begun
 }
 
 // Run starts the prepared run and returns when it has ended. Told is called with the
@@ -77,6 +80,10 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	if err := r.claim(); err != nil {
 		return Outcome{}, err
 	}
+	defer func() { _, _ = r.unplace() }() // where it comes to nothing; else below
+	if err := r.placehold(); err != nil {
+		return Outcome{}, err
+	}
 	gate := newGate(p.Plan, r.report, p.judgeName)
 	handed = true
 	result, err := launch.Run(launch.Config{
@@ -89,7 +96,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 			}
 		},
 	})
-	if errors.Is(err, bourn.ErrWeakHost) && p.Request.Advisory && !probe {
+	if errors.Is(err, bourn.ErrWeakHost) && p.Request.Advisory && !probe && p.home.user == nil {
 		result, err = r.advisory(s, err)
 	}
 	if r.egress != nil {
@@ -97,12 +104,13 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	}
 	r.access.close()
 	out := Outcome{Result: result, Run: id, Sandbox: r.sandbox}
+	left, placeErr := r.unplace()
 	if err == nil {
 		out.Refusals, out.NotKept = r.refused.list()
-		out.Notes = append(r.notes(), r.access.notes()...)
+		out.Notes = slices.Concat(r.notes(), left, r.unresolved.notes(), r.access.notes())
 		r.recordRefusals(out.Refusals, out.NotKept)
 	}
-	return out, errors.Join(err, r.finish())
+	return out, errors.Join(err, placeErr, r.finish())
 }
 
 // maxNotices bounds what a run can make its launcher keep.
@@ -128,6 +136,9 @@ func (r *runner) claim() error {
 		return fmt.Errorf("cannot lock agent %q: %w", r.Options.Agent, err)
 	}
 	r.unlock = unlock
+	if err := r.home.ownHome(r.Options.Agent); err != nil {
+		return err
+	}
 	return r.home.makePlaces(r.Options.Agent, r.Plan)
 }
 
@@ -172,6 +183,9 @@ func (r *runner) sealed(int, int) error {
 		return fmt.Errorf("cannot record the run: %w", err)
 	}
 	if err := r.keepMemory(); err != nil {
+		return err
+	}
+	if err := r.home.keepGitLinks(r.links); err != nil { // before what it makes doubtful
 		return err
 	}
 	if err := r.home.keepWritten(r.written, r.kept.Writes); err != nil {
@@ -238,6 +252,7 @@ func (r *runner) notes() []string {
 			add("%s: %s", bourn.Printable(n.Path), n.Error)
 		case n.Item >= 0 && n.Item < len(r.Plan.Items) && r.Plan.Items[n.Item].Fate == policy.Dropped:
 			add("%s appeared during the run and was closed then", bourn.Printable(n.Path))
+		case r.quiet(n.Path):
 		default:
 			add("%s was replaced on the host during the run and closed again", bourn.Printable(n.Path))
 		}
@@ -258,6 +273,9 @@ func (r *runner) notes() []string {
 // advisory runs the command without a kernel sandbox, because the profile says so and
 // the host cannot keep one. Nothing that the kernel would keep is shown as enforced.
 func (r *runner) advisory(s Streams, cause error) (launch.Result, error) {
+	if _, err := r.unplace(); err != nil { // they would keep nothing
+		return launch.Result{}, err
+	}
 	r.sandbox = policy.Sandbox{State: policy.StateAdvisory}
 	r.Plan.DropProxy()
 	for i := range r.Plan.Items {

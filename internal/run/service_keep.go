@@ -3,7 +3,6 @@ package run
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -63,7 +62,7 @@ type keeper struct {
 func (h *Home) Keep(name bourn.AgentName) error {
 	orders, status := os.NewFile(ordersFD, "orders"), os.NewFile(statusFD, "status")
 	if orders == nil || status == nil {
-		return fmt.Errorf("%w: this command is started by bourn agent start only", bourn.ErrDenied)
+		return errNotStarted()
 	}
 	s, err := h.commissioned(name, orders, status)
 	if err != nil {

@@ -200,10 +200,15 @@ func (h *Home) dropped(name bourn.AgentName, id string) int {
 	return n
 }
 
+// errNotStarted is the error of a keeper that a person has typed.
+func errNotStarted() error {
+	return bourn.WithHint(fmt.Errorf("%w: this command is started by bourn agent start only", bourn.ErrDenied), "bourn agent start NAME")
+}
+
 // commissioned waits for the word, and returns the service that names this process. A
 // process that no start has begun is refused: its descriptors are none, or no file names it.
 func (h *Home) commissioned(name bourn.AgentName, orders, status *os.File) (Service, error) {
-	refused := fmt.Errorf("%w: this command is started by bourn agent start only", bourn.ErrDenied)
+	refused := errNotStarted()
 	for _, f := range []*os.File{orders, status} {
 		if info, err := f.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 			return Service{}, refused

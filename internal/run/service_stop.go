@@ -187,7 +187,8 @@ func (s *stopper) lives() error {
 	for _, r := range s.left() {
 		pid = r.Pid
 	}
-	return errors.Join(fmt.Errorf("%w: agent %q does not end: process %d still lives", bourn.ErrUnavailable, s.name, pid), s.err)
+	return errors.Join(bourn.WithHint(fmt.Errorf("%w: agent %q does not end: process %d still lives", bourn.ErrUnavailable, s.name, pid),
+		"it may wait for a disk or the network: stop it again later"), s.err)
 }
 
 func (s *stopper) count() StopOutcome {

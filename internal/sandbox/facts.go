@@ -32,6 +32,12 @@ type Options struct {
 	// OtherWrites returns the write grants of every other agent: a symlink below one is
 	// never followed. It is called only when a grant has a symlink in it.
 	OtherWrites func() []string
+	// Judge says why a grant, as the host has it, is not to be had, or returns "". Nil judges
+	// none.
+	Judge func(policy.Grant) string
+	// Reach reports whether the user that the run becomes gets to a path that nobody granted,
+	// and with read may read what stands there. Nil means that the run becomes nobody else.
+	Reach func(path string, read bool) bool
 	// Remembered are the objects that earlier runs denied, by deny pattern.
 	Remembered []Remembered
 }
@@ -106,7 +112,7 @@ func reason(err error) string {
 
 // homes finds every home directory that a grant must not cover.
 func (g *gatherer) homes() error {
-	homes := []string{g.req.Home}
+	homes := append([]string{g.req.Home}, g.req.Homes...)
 	if f, err := os.Open("/etc/passwd"); err == nil {
 		defer f.Close()
 		for s := bufio.NewScanner(f); s.Scan(); {
@@ -176,7 +182,11 @@ func (g *gatherer) program(p string) {
 
 // showable reports whether a place that nobody granted may be shown for a toolchain.
 func (g *gatherer) showable(p policy.Place) bool {
-	return p.Exists && p.Err == "" && g.foul(p.Links) == "" && g.req.Refusal(policy.KindRead, p.Real) == ""
+	return p.Exists && p.Err == "" && g.foul(p.Links) == "" && g.req.Refusal(policy.KindRead, p.Real) == "" && g.reach(p.Real, false)
+}
+
+func (g *gatherer) reach(path string, read bool) bool {
+	return g.opt.Reach == nil || g.opt.Reach(path, read)
 }
 
 // etc finds the named entries of /etc that exist. One listing of /etc spares looking at
@@ -194,7 +204,7 @@ func (g *gatherer) etc() {
 		top, _, deep := strings.Cut(strings.TrimPrefix(p, "/etc/"), "/")
 		mode, ok := types[top]
 		switch {
-		case !ok:
+		case !ok, !g.reach(p, true):
 		case !deep && mode.IsRegular():
 			g.req.Etc = append(g.req.Etc, policy.Place{Path: p, Real: p, Exists: true})
 		default:
@@ -212,6 +222,7 @@ func (g *gatherer) grants() error {
 		if len(gr.Links) > 0 {
 			gr.Foul = g.foul(gr.Links)
 		}
+		g.judge(gr)
 		if gr.Exists && gr.Err == "" && gr.Foul == "" && gr.Kind != policy.KindSpawnDir {
 			g.roots = append(g.roots, gr.Real)
 		}
@@ -220,10 +231,17 @@ func (g *gatherer) grants() error {
 		gr := &g.req.Unix[i]
 		gr.Place = place(gr.Path)
 		gr.Foul = g.foul(gr.Links)
+		g.judge(gr)
 	}
 	slices.Sort(g.roots)
 	g.roots = slices.CompactFunc(g.roots, func(a, b string) bool { return policy.Under(b, a) })
 	return nil
+}
+
+func (g *gatherer) judge(gr *policy.Grant) {
+	if g.opt.Judge != nil && gr.Err == "" {
+		gr.Err = g.opt.Judge(*gr)
+	}
 }
 
 // foul returns the first link that lies under a write grant of any agent.

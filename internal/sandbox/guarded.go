@@ -25,7 +25,12 @@ func (g *gatherer) guarded() error {
 		if gr.Kind != policy.KindWrite || !gr.Dir || g.req.Refused(gr) != "" {
 			continue
 		}
-		w := guarder{gatherer: g, root: gr.Real}
+		w := guarder{gatherer: g, root: gr.Real, own: gr.Linked}
+		if gr.Linked != "" {
+			w.linked(gr.Real, gr.Linked)
+			w.repository(gr.Real)
+			continue
+		}
 		if inGit(gr.Real) {
 			w.repository(gr.Real)
 		}
@@ -48,6 +53,7 @@ func inGit(p string) bool { return slices.Contains(strings.Split(p, "/"), ".git"
 type guarder struct {
 	*gatherer
 	root string
+	own  string // of a repository that is granted for a linked worktree: the entry of that
 }
 
 // guard adds one place. Where it is missing it is only looked for when the run ends, and
@@ -126,16 +132,7 @@ const maxGitFile = 8 << 10
 // gitDirOf returns the real path of the directory that a .git file names
 // (gitrepository-layout(5)), or "".
 func gitDirOf(at string) string {
-	// Whoever may write there may put anything there: a fifo would be waited for.
-	o, err := survey.Stat(at)
-	if err != nil || o.Type != survey.File || o.Size > maxGitFile {
-		return ""
-	}
-	data, err := os.ReadFile(at)
-	if err != nil {
-		return ""
-	}
-	dir, ok := strings.CutPrefix(strings.TrimRight(string(data), "\n"), "gitdir: ")
+	dir, ok := strings.CutPrefix(smallFile(at), "gitdir: ")
 	if !ok {
 		return ""
 	}
@@ -153,10 +150,12 @@ func (w *guarder) repository(git string) {
 	row := policy.GuardedDirs[0]
 	pins := w.between(git)
 	w.entries(git, row.Entries, row.Reason, true, pins...)
-	w.modules(path.Join(git, "modules"), moduleLevels)
-	for _, d := range subdirs(path.Join(git, "worktrees")) {
-		w.entries(d, row.Entries, row.Reason, false, w.between(d)...)
+	modules := git
+	if w.own != "" && git == w.root { // those of the main checkout are read-only as a whole
+		modules = w.own
 	}
+	w.modules(path.Join(modules, "modules"), moduleLevels)
+	w.worktrees(git)
 }
 
 func (w *guarder) modules(dir string, levels int) {
@@ -334,29 +333,4 @@ func (g *gatherer) inner() error {
 		g.req.Inner = append(g.req.Inner, policy.Inner{Place: p, Name: p.Object, Pins: g.above(at), Reason: "it is the program that seals", Write: true})
 	}
 	return nil
-}
-
-// GitDir returns the git directory that the .git file in dir names, or "" where .git is
-// none or a directory.
-func GitDir(dir string) string {
-	at := path.Join(dir, ".git")
-	git := gitDirOf(at)
-	// A worktree's git directory names it in turn; what does not is somebody's invention.
-	back := path.Join(git, "gitdir")
-	if o, err := survey.Stat(back); git == "" || err != nil || o.Type != survey.File || o.Size > maxGitFile {
-		return ""
-	}
-	if data, err := os.ReadFile(back); err != nil || place(strings.TrimRight(string(data), "\n")).Real != place(at).Real {
-		return ""
-	}
-	return git
-}
-
-// MainGitDir returns the main repository's git directory for that of a linked worktree
-// (<main>/.git/worktrees/<name>), else the directory itself.
-func MainGitDir(dir string) string {
-	if parent := path.Dir(dir); path.Base(parent) == "worktrees" {
-		return path.Dir(parent)
-	}
-	return dir
 }

@@ -91,7 +91,10 @@ type User struct {
 	Home string
 	Work string // a project directory; Run starts there
 	Env  []string
-	t    testing.TB
+	// RunAs is the account that root's runs become; see NewAccount. "" is a user who starts
+	// Bourn without root.
+	RunAs string
+	t     testing.TB
 }
 
 // NewUser makes a user's directories. They are removed when the test ends.
@@ -184,6 +187,9 @@ type Result struct {
 
 // Command returns a command that the user would start in their work directory.
 func (u *User) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	if u.RunAs != "" && name == Binary(u.t) {
+		return u.AsRoot(ctx, u.runAs(args)...)
+	}
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = u.Work, u.Env
 	if os.Getuid() == 0 && u.UID != 0 {

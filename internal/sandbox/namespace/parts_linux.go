@@ -98,6 +98,9 @@ func (t *Tree) makePts() error {
 			return err
 		}
 	}
+	if err := owned(fs, t.user); err != nil {
+		return err
+	}
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func (t *Tree) makePts() error {
 
 // makeRun hides the mask objects under a /run of the run's own and shows the program.
 func (t *Tree) makeRun(program string) error {
-	fd, err := tmpfs("0755", baseAttr)
+	fd, err := tmpfs("0755", baseAttr, nil)
 	if err != nil {
 		return step("mount /run", "", err)
 	}

@@ -19,6 +19,9 @@ type Tree struct {
 	masks int // the directory of mask objects, attached and then hidden under /run
 
 	masksDev uint64 // their device: what lies on it is closed already
+
+	user    *policy.User     // whom the command becomes, nil for the caller
+	private []policy.Private // what is made in these is the user's
 }
 
 const (
@@ -38,7 +41,7 @@ func step(name, path string, err error) error {
 
 // build follows one order; each line says what it must follow and precede.
 func build(plan *policy.Plan, program string) (*Tree, error) {
-	t := &Tree{}
+	t := &Tree{user: plan.User, private: plan.Private}
 	// First of all: nothing done below may reach the host's mount namespace.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, step("make mounts private", "", err)
@@ -63,14 +66,17 @@ func build(plan *policy.Plan, program string) (*Tree, error) {
 	return t, nil
 }
 
-// tmpfs returns a detached file system in memory.
-func tmpfs(mode string, attr int) (int, error) {
+// tmpfs returns a detached file system in memory, which is the user's or for nil the caller's.
+func tmpfs(mode string, attr int, user *policy.User) (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(fs)
 	if err := unix.FsconfigSetString(fs, "mode", mode); err != nil {
+		return -1, err
+	}
+	if err := owned(fs, user); err != nil {
 		return -1, err
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
@@ -80,7 +86,7 @@ func tmpfs(mode string, attr int) (int, error) {
 }
 
 func (t *Tree) makeRoot() error {
-	fd, err := tmpfs("0755", baseAttr)
+	fd, err := tmpfs("0755", baseAttr, nil)
 	if err != nil {
 		return step("mount a root in memory", "", err)
 	}
@@ -97,7 +103,7 @@ func (t *Tree) makeRoot() error {
 // and an empty directory that can be listed.
 func (t *Tree) makeMasks() error {
 	const what = "make the mask objects"
-	fd, err := tmpfs("0755", baseAttr|unix.MOUNT_ATTR_NOEXEC)
+	fd, err := tmpfs("0755", baseAttr|unix.MOUNT_ATTR_NOEXEC, nil)
 	if err != nil {
 		return step(what, "", err)
 	}
@@ -162,6 +168,9 @@ func (t *Tree) ensure(at string, dir bool) (int, error) {
 		if file, err = unix.Openat(parent, path.Base(at), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644); err == nil {
 			unix.Close(file)
 		}
+	}
+	if err == nil {
+		err = t.give(parent, at)
 	}
 	if err != nil {
 		return -1, err
@@ -263,14 +272,14 @@ func (t *Tree) attachBind(b policy.Bind) error {
 }
 
 func (t *Tree) attachPrivate(p policy.Private) error {
-	mode, attr := "0700", baseAttr
+	mode, attr, user := "0700", baseAttr, t.user
 	if p.NoExec {
 		attr |= unix.MOUNT_ATTR_NOEXEC
 	}
 	if p.Shared() {
-		mode = "1777"
+		mode, user = "1777", nil
 	}
-	fd, err := tmpfs(mode, attr)
+	fd, err := tmpfs(mode, attr, user)
 	if err != nil {
 		return step("mount a private directory", p.Path, err)
 	}

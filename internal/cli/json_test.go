@@ -1,0 +1,110 @@
+package cli_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"bourn"
+	"bourn/internal/cli"
+	"bourn/internal/run/runtest"
+)
+
+// A success is one way for each command to succeed, after those before it; AGENT is the
+// agent that the first makes. Where a run is needed the command is executed in one.
+var successes = []struct {
+	command string
+	line    []string
+}{
+	{"bourn agent create", []string{"agent", "create", "--json", "AGENT", "--write", ".", "--", "true"}},
+	{"bourn agent list", []string{"agent", "list", "--json"}},
+	{"bourn agent show", []string{"agent", "show", "AGENT", "--json"}},
+	{"bourn agent perm allow-read", []string{"agent", "perm", "allow-read", "AGENT", "/etc/hostname", "--json"}},
+	{"bourn agent perm allow-write", []string{"agent", "perm", "allow-write", "AGENT", "../home/w", "--json"}},
+	{"bourn agent perm allow-spawn-dir", []string{"agent", "perm", "allow-spawn-dir", "AGENT", "../home/w", "--json"}},
+	{"bourn agent perm deny-spawn-dir", []string{"agent", "perm", "deny-spawn-dir", "AGENT", "../home/w", "--json"}},
+	{"bourn agent perm deny-path", []string{"agent", "perm", "deny-path", "AGENT", ".env", "--json"}},
+	{"bourn agent perm remove-path", []string{"agent", "perm", "remove-path", "AGENT", ".env", "--json"}},
+	{"bourn agent perm allow-host", []string{"agent", "perm", "allow-host", "AGENT", "api.example.com", "--json"}},
+	{"bourn agent perm deny-host", []string{"agent", "perm", "deny-host", "AGENT", "internal.example.org", "--json"}},
+	{"bourn agent perm remove-host", []string{"agent", "perm", "remove-host", "AGENT", "api.example.com", "--json"}},
+	{"bourn agent perm list-paths", []string{"agent", "perm", "list-paths", "AGENT", "--json"}},
+	{"bourn agent perm list-hosts", []string{"agent", "perm", "list-hosts", "AGENT", "--json"}},
+	{"bourn agent perm show", []string{"agent", "perm", "show", "AGENT", "--json"}},
+	{"bourn plan", []string{"plan", "--json"}},
+	{"bourn explain", []string{"explain", "--json", "read", "."}},
+	{"bourn import claude-code", []string{"import", "claude-code", ".claude/settings.json", "--dry-run", "--json"}},
+	{"bourn doctor", []string{"doctor", "--json"}},
+	{"bourn whoami", []string{"run", "-q", "--", "bourn", "whoami", "--json"}},
+	{"bourn accept", []string{"accept", "--json", "--digest", "DIGEST"}},
+	{"bourn agent start", []string{"agent", "start", "AGENT", "--json", "--", "sleep", "60"}},
+	{"bourn agent logs", []string{"agent", "logs", "AGENT", "--json"}},
+	{"bourn agent restart", []string{"agent", "restart", "AGENT", "--json", "--grace", "0s"}},
+	{"bourn agent stop", []string{"agent", "stop", "AGENT", "--json", "--grace", "0s"}},
+	{"bourn agent delete", []string{"agent", "delete", "AGENT", "--yes", "--json"}},
+}
+
+// TestJSON runs every command with --json, so that it succeeds and so that it fails, and
+// reads what stands on standard output.
+func TestJSON(t *testing.T) {
+	seals := canSeal(t)
+	t.Run("seals", func(t *testing.T) { runtest.Need(t, "userns", seals) })
+	if !seals {
+		return
+	}
+	var done []string
+	u := runtest.NewUser(t, os.Getuid())
+	u.Mkdir(u.Home + "/w")
+	u.Write(".claude/settings.json", "{}")
+	const proposal = "version: 1\nfilesystem: {deny: [.env]}\n"
+	u.Write(".bourn/profile.yaml", proposal)
+	// What is shown and not accepted is one value, and its error is in words alone.
+	if r := u.Bourn("accept", "--json"); r.Status != bourn.CodeDenied.ExitStatus() || !json.Valid([]byte(r.Out)) || !strings.Contains(r.Out, `"accepted": false`) {
+		t.Errorf("accept without a yes: status %d\n%s%s", r.Status, r.Out, r.Err)
+	}
+	for _, s := range successes {
+		done = append(done, s.command)
+		line := slices.Clone(s.line)
+		for i := range line {
+			line[i] = strings.NewReplacer("AGENT", "mur", "DIGEST", fmt.Sprintf("%x", sha256.Sum256([]byte(proposal)))).Replace(line[i])
+		}
+		r := u.Bourn(line...)
+		if r.Status != 0 || !json.Valid([]byte(r.Out)) || strings.HasPrefix(strings.TrimSpace(r.Out), "{\n  \"error\":") {
+			t.Errorf("%s: status %d, and this is no success in JSON:\n%s%s", s.command, r.Status, r.Out, r.Err)
+		}
+	}
+	for _, command := range cli.Leaves() {
+		if !slices.Contains(done, command) {
+			t.Errorf("%s is not tried", command)
+		}
+		line := append(strings.Fields(command)[1:], "--json", "--no-such-flag")
+		checkFailure(t, bourn.CodeInvalid, u.Bourn(line...))
+	}
+	checkFailure(t, bourn.CodeNotFound, u.Bourn("agent", "show", "nobody", "--json"))
+	checkFailure(t, bourn.CodeInvalid, u.Bourn("agent", "show", "No Name", "--json"))
+	checkFailure(t, bourn.CodeDenied, u.Bourn("run", "-q", "--", "bourn", "doctor", "--json"))
+	checkFailure(t, bourn.CodeInvalid, u.Bourn("explain", "--json", "eat", "."))
+	if r := u.Bourn("agent", "show", "nobody"); r.Out != "" {
+		t.Errorf("without --json it prints %q", r.Out)
+	}
+}
+
+// checkFailure sees that a command failed with a code, and said so in JSON and in words.
+func checkFailure(t *testing.T, code bourn.Code, r runtest.Result) {
+	t.Helper()
+	var f cli.Failure
+	dec := json.NewDecoder(strings.NewReader(r.Out))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&f); err != nil || dec.More() {
+		t.Errorf("no failure in JSON: %v\n%s%s", err, r.Out, r.Err)
+		return
+	}
+	said := strings.Contains(r.Err, strings.Split(f.Error.Message, "\n")[0]) && strings.Contains(r.Err, "hint: "+f.Error.Hint)
+	if f.Error.Code != code || f.Error.Message == "" || f.Error.Hint == "" || !said || r.Status != code.ExitStatus() {
+		t.Errorf("status %d, %+v, and on standard error\n%s", r.Status, f, r.Err)
+	}
+}

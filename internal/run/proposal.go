@@ -1,0 +1,237 @@
+package run
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"bourn"
+	"bourn/internal/policy"
+	"bourn/internal/profile"
+	"bourn/internal/sandbox/survey"
+)
+
+// A repository may propose what is run in it is granted, in .bourn/profile.yaml:
+//
+//	never accepted ──accept──→ accepted ──one byte, or another directory──→ changed
+//	       └──────── its denies inside the repository, network.deny and mode none hold ┘
+//
+// What it grants holds only while it is accepted. What it takes away inside the repository
+// holds in every state: of the file as it is, and of the text that was accepted.
+
+// NoProposal is what --proposal says to leave out what repositories propose.
+const NoProposal = "none"
+
+// fromRepository is the origin of items that stem from a proposal.
+const fromRepository = "repository"
+
+// A ProposalState says what became of a proposal.
+type ProposalState string
+
+const (
+	ProposalNew      ProposalState = "not_accepted"
+	ProposalAccepted ProposalState = "accepted"
+	ProposalChanged  ProposalState = "changed" // another text than the one that was accepted
+	ProposalMoved    ProposalState = "moved"   // the text is accepted, and the directory is another one
+	ProposalGone     ProposalState = "gone"    // the text was accepted, and the file is not there
+)
+
+// A Proposal is what a repository proposes.
+type Proposal struct {
+	Root   string // the directory that holds .bourn, without symlinks
+	Text   []byte
+	Digest string // SHA-256 of Text, in hex
+	State  ProposalState
+
+	profile *profile.Profile
+	top     policy.Object // what Root is
+}
+
+// File is where the proposal stands.
+func (q *Proposal) File() string { return proposalFile(q.Root) }
+
+func proposalFile(root string) string { return filepath.Join(root, profile.ProposalName) }
+
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// repository returns the directories in which a proposal for dir may stand: dir and those
+// above it up to the nearest that holds .git, innermost first. Without one it is dir alone.
+func repository(dir string) []string {
+	all := enclosing(dir)
+	for i, at := range all {
+		if exists(filepath.Join(at, ".git")) {
+			return all[:i+1]
+		}
+	}
+	return all
+}
+
+// enclosing returns dir and those above it up to the outermost that holds .git, innermost
+// first: whoever may write in dir can make a .git there, and what the repository round it
+// takes away must hold all the same.
+func enclosing(dir string) []string {
+	dirs, end := []string{dir}, 1
+	for at := dir; ; at = filepath.Dir(at) {
+		if at != dir {
+			dirs = append(dirs, at)
+		}
+		if exists(filepath.Join(at, ".git")) {
+			end = len(dirs)
+		}
+		if at == "/" {
+			return dirs[:end]
+		}
+	}
+}
+
+// readProposal reads the proposal of a directory once: what is hashed is what is parsed.
+// There may be none, which is nil. What cannot be read is an error, since nobody knows what
+// it denies.
+func (h *Home) readProposal(root string) (*Proposal, error) {
+	if filepath.Join(root, filepath.Dir(profile.ProposalName)) == h.Dir {
+		return nil, nil // $BOURN_HOME is no repository's
+	}
+	text, top, err := survey.ReadPlain(root, profile.MaxProposal, strings.Split(profile.ProposalName, "/")...)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, cannotFollow(fmt.Errorf("%w: cannot read the repository's proposal %s: %w", bourn.ErrInvalid, proposalFile(root), err))
+	}
+	q := &Proposal{Root: root, Text: text, Digest: digest(text), State: ProposalNew, top: policy.Object(top.ID())}
+	if q.profile, err = profile.ParseProposal(q.File(), text); err != nil {
+		return nil, cannotFollow(err)
+	}
+	return q, nil
+}
+
+func cannotFollow(err error) error {
+	return bourn.WithHint(err, "what it denies is not known, so nothing starts: mend or remove the file; bourn run --proposal none leaves it out")
+}
+
+// nearest returns the proposal for a directory, with its state, or nil.
+func (h *Home) nearest(dir string, accepted []acceptance) (*Proposal, error) {
+	for _, at := range repository(dir) {
+		q, err := h.readProposal(at)
+		if err != nil {
+			return nil, err
+		}
+		if q != nil {
+			q.State = q.judge(accepted)
+			return q, nil
+		}
+	}
+	return nil, nil
+}
+
+// judge says what the acceptances make of a proposal as it is read.
+func (q *Proposal) judge(accepted []acceptance) ProposalState {
+	a := acceptanceOf(accepted, q.Root)
+	switch {
+	case a == nil:
+		return ProposalNew
+	case a.Digest != q.Digest:
+		return ProposalChanged
+	case !a.same(q.top):
+		return ProposalMoved
+	}
+	return ProposalAccepted
+}
+
+// asks says in a few words what a proposal would grant, "" for nothing.
+func (q *Proposal) asks(h *Home) string {
+	f, outside := q.profile.Filesystem, 0
+	for _, d := range f.Deny {
+		if !inside(q.Root, h.proposedDeny(q.Root, d)) {
+			outside++
+		}
+	}
+	var all []string
+	count := func(n int, one, more string) {
+		switch {
+		case n == 1:
+			all = append(all, "1 "+one)
+		case n > 1:
+			all = append(all, fmt.Sprintf("%d %s", n, more))
+		}
+	}
+	count(len(f.Read), "path to read", "paths to read")
+	count(len(f.Write), "path to write", "paths to write")
+	count(len(q.profile.Network.Hosts), "host", "hosts")
+	count(len(q.profile.Env.Pass), "variable", "variables")
+	for _, name := range q.profile.Presets {
+		all = append(all, "preset "+name)
+	}
+	count(outside, "deny outside it", "denies outside it")
+	return strings.Join(all, ", ")
+}
+
+// line says in one line what became of a proposal, "" where there is nothing to say.
+func (q *Proposal) line(h *Home) string {
+	asks := q.asks(h)
+	switch q.State {
+	case ProposalGone:
+		return q.File() + " was accepted and is gone: what it denied still holds (bourn accept --forget ends that)"
+	case ProposalAccepted:
+		if asks == "" {
+			return ""
+		}
+		return q.File() + " is applied, as you accepted it: " + asks + " (--proposal none leaves it out)"
+	case ProposalNew:
+		if asks == "" {
+			return ""
+		}
+		return q.File() + " is not accepted and grants nothing: it asks for " + asks + " (bourn accept shows it)"
+	case ProposalChanged, ProposalMoved:
+	}
+	why := " has changed since you accepted it"
+	if q.State == ProposalMoved {
+		why = " was accepted in another directory of this name"
+	}
+	if asks == "" {
+		asks = "nothing"
+	}
+	return q.File() + why + " and grants nothing: it asks for " + asks + " (bourn accept shows it)"
+}
+
+// proposedPath returns where a path of a proposal leads, absolute.
+func (h *Home) proposedPath(root, text string) string {
+	if profile.Relative(text) {
+		return filepath.Join(root, text)
+	}
+	return h.expand(text)
+}
+
+// proposedDeny turns an entry of a proposal into a question to the host.
+func (h *Home) proposedDeny(root string, d profile.Deny) policy.Deny {
+	deny := h.deny(d)
+	deny.From = fromRepository
+	switch {
+	case !profile.Relative(d.Text):
+	case d.Glob: // the repository is no pattern, whatever characters it has
+		deny.Pattern = filepath.Clean(profile.EscapePattern(root) + "/" + d.Text)
+	default:
+		deny.Pattern = filepath.Join(root, profile.Unescape(d.Text))
+	}
+	return deny
+}
+
+// inside reports whether a deny closes nothing but what lies in a repository. A pattern
+// passes no symlink, a path may.
+func inside(root string, d policy.Deny) bool {
+	if d.Glob {
+		return strings.HasPrefix(d.Pattern, strings.TrimSuffix(profile.EscapePattern(root), "/")+"/")
+	}
+	r, err := survey.Resolve(d.Pattern)
+	if err != nil {
+		return policy.Under(d.Pattern, root) // closed, rather than left open
+	}
+	return policy.Under(r.Real, root)
+}
