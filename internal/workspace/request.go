@@ -1,0 +1,107 @@
+package workspace
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"bourn"
+)
+
+// A Verb is what an actor can be asked to do. The list is closed.
+type Verb string
+
+// The verbs.
+const (
+	Read    Verb = "read"    // a file's bytes
+	List    Verb = "list"    // a directory's entries, to a depth
+	Find    Verb = "find"    // the paths below one that a glob fits
+	Inspect Verb = "inspect" // what a path is
+	Search  Verb = "search"  // the lines that a text or pattern fits
+	Write   Verb = "write"   // a whole file
+	Edit    Verb = "edit"    // one exact text for another
+	Patch   Verb = "patch"   // a unified diff, whole or not at all
+	Delete  Verb = "delete"  // a file, or an empty directory
+	Move    Verb = "move"    // a path to another
+	Exec    Verb = "exec"    // a program or a shell's text
+	Git     Verb = "git"     // status or diff, with nothing of the repository executed
+)
+
+// A Request is one call: what an agent asked for, by the tool's name, in the form that is
+// reviewed, digested and performed.
+type Request struct {
+	Tool    string   `json:"tool"` // the governed tool that it came as
+	Verb    Verb     `json:"verb"`
+	Path    string   `json:"path,omitempty"` // as it was given; relative to the working directory
+	To      string   `json:"to,omitempty"`   // of a move
+	Offset  int64    `json:"offset,omitempty"`
+	Limit   int64    `json:"limit,omitempty"`
+	Depth   int      `json:"depth,omitempty"`
+	Glob    string   `json:"glob,omitempty"`
+	Query   string   `json:"query,omitempty"`
+	Regex   bool     `json:"regex,omitempty"`
+	Content []byte   `json:"content,omitempty"` // of a write; a patch's text
+	Old     string   `json:"old,omitempty"`
+	New     string   `json:"new,omitempty"`
+	Command string   `json:"command,omitempty"` // a shell's text; or
+	Argv    []string `json:"argv,omitempty"`    // a program with its arguments
+	Cwd     string   `json:"cwd,omitempty"`
+	Env     []string `json:"env,omitempty"` // NAME=value, besides what the run has
+	Pty     bool     `json:"pty,omitempty"`
+	// Timeout ends what is executed; 0 means the actor's own limit.
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+// verbs is the one table of what each verb does to which of a request's paths. Review asks
+// it on both sides, so that an operation is judged wherever it occurs.
+var verbs = map[Verb]struct {
+	tier bourn.Tier
+	path []bourn.Operation // to Path
+	to   []bourn.Operation // to To
+}{
+	Read:    {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+	List:    {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+	Find:    {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+	Inspect: {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+	Search:  {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+	Write:   {bourn.TierWrite, []bourn.Operation{bourn.Write}, nil},
+	Edit:    {bourn.TierWrite, []bourn.Operation{bourn.Read, bourn.Write}, nil},
+	Patch:   {bourn.TierWrite, nil, nil}, // its own paths, see Action
+	Delete:  {bourn.TierWrite, []bourn.Operation{bourn.Delete}, nil},
+	Move:    {bourn.TierWrite, []bourn.Operation{bourn.Delete}, []bourn.Operation{bourn.Write}},
+	Exec:    {bourn.TierWrite, nil, nil}, // its command, see Action
+	Git:     {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+}
+
+// Action returns what review judges, the same on both sides for the same request. Resolved
+// paths are the actor's to add.
+func (r Request) Action() (bourn.Action, error) {
+	v, known := verbs[r.Verb]
+	if !known {
+		return bourn.Action{}, fmt.Errorf("%w: no verb %q", bourn.ErrInvalid, r.Verb)
+	}
+	a := bourn.Action{Tool: r.Tool, Tier: v.tier}
+	for _, o := range v.path {
+		a.Targets = append(a.Targets, bourn.Target{Operation: o, Path: r.Path})
+	}
+	for _, o := range v.to {
+		a.Targets = append(a.Targets, bourn.Target{Operation: o, Path: r.To})
+	}
+	if r.Verb == Patch {
+		files, err := parsePatch(r.Content)
+		if err != nil {
+			return bourn.Action{}, err
+		}
+		a.Targets = append(a.Targets, patchTargets(r.Path, files)...)
+	}
+	if r.Verb == Exec {
+		a.Command = &bourn.Command{Text: r.Command, Argv: r.Argv, Cwd: r.Cwd}
+	}
+	// The input is every field, so that no two requests have one digest.
+	input, err := json.Marshal(r)
+	if err != nil {
+		return bourn.Action{}, fmt.Errorf("%w: the request cannot be written: %w", bourn.ErrInternal, err)
+	}
+	a.Input = digest(input)
+	return a, nil
+}
