@@ -6,6 +6,7 @@
 SHELL       := /bin/sh
 GO          ?= $(CURDIR)/scripts/go
 PREFIX      ?=
+SERVE       ?=
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS     := -s -w -X main.version=$(VERSION)
 BUILD_FLAGS := -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
@@ -24,19 +25,28 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRORLINT   := codeberg.org/polyfloyd/go-errorlint@v1.9.0
 EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.15.0
 
-.PHONY: help up build install test check fmt vet lint tidy tree race bench-test bench fuzz soak clean
+.PHONY: help up down build install uninstall test check fmt vet lint tidy tree race bench-test bench fuzz soak clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-up: build install ## build, install, and show a sealed command on a real checkout
+up: build install ## build, install, show a sealed command, and start the control plane (SERVE='--no-http')
 	@scripts/example.sh bin/bourn
+	@echo
+	@scripts/postgres.sh
+	@PREFIX='$(PREFIX)' scripts/control-plane.sh bin/bourn $(SERVE)
 
-build: ## build bin/bourn, static
-	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o bin/bourn ./cmd/bourn
+down: ## end the control plane
+	@b=bin/bourn; [ -x $$b ] || b=bourn; $$b serve --stop
 
-install: build ## install bin/bourn, its manual pages and completions into PREFIX, /usr/local or ~/.local
+build: ## build bin/bourn and bin/bournd, static
+	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o bin/ ./cmd/bourn ./cmd/bournd
+
+install: build ## install both, manual pages and completions into PREFIX, /usr/local or ~/.local
 	@scripts/install.sh bin/bourn '$(PREFIX)'
+
+uninstall: ## remove what make install has put there (with the same PREFIX)
+	@scripts/install.sh --remove bourn '$(PREFIX)'
 
 # One package at a time: some look at what is left in /var/tmp, and all have deadlines.
 test: build ## run the tests (PKG=./internal/policy for one package)
@@ -68,7 +78,7 @@ lint: ## staticcheck, errorlint, and switches that forget a case
 # The packages whose tests drive the production binary have nothing for it to see.
 race: build ## the tests that run in process under the race detector, where a C compiler is there
 	@if command -v cc >/dev/null 2>&1; then \
-	   set -x; CGO_ENABLED=1 $(GO) test -race $$($(GO) list $(PKG) | grep -v '^bourn/internal/run'); \
+	   set -x; CGO_ENABLED=1 $(GO) test -race $$($(GO) list $(PKG) | grep -Ev '^bourn/(internal/run|cmd/bournd)'); \
 	 else echo "race: skipped, no C compiler"; fi
 
 bench-test: ## the benchmark's own tests

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"bourn/internal/run/runtest"
+	"bourn/internal/store/storetest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -32,6 +33,8 @@ import (
 //
 //	<!-- not run: REASON -->                    it is shown and not executed
 //	<!-- a host without user namespaces -->     it is executed in a namespace that allows none
+//	<!-- a host with PostgreSQL -->             the page's users have accounts, and their
+//	                                            control plane ends with the page
 
 // pages returns the pages that are tested.
 func pages(t *testing.T) []string {
@@ -51,6 +54,7 @@ type block struct {
 	text   string
 	notRun string // why it is not executed
 	weak   bool   // it needs a host without user namespaces
+	serves bool   // it needs a host with PostgreSQL
 }
 
 var comment = regexp.MustCompile(`^<!-- (.*) -->$`)
@@ -100,6 +104,8 @@ func (b *block) read(t *testing.T, page string) {
 		b.notRun = reason
 	case b.note == "a host without user namespaces":
 		b.weak = true
+	case b.note == "a host with PostgreSQL":
+		b.serves = true
 	default:
 		t.Errorf("%s:%d: the comment %q says nothing that is known", page, b.line, b.note)
 	}
@@ -321,13 +327,25 @@ func TestTranscripts(t *testing.T) {
 		if len(all) == 0 || !seals {
 			continue
 		}
+		serves := slices.ContainsFunc(all, func(b block) bool { return b.serves })
+		users := runtest.Users
+		if serves {
+			users = runtest.Accounts
+		}
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			runtest.Users(t, func(t *testing.T, u *runtest.User) {
+			if serves {
+				storetest.Need(t)
+			}
+			users(t, func(t *testing.T, u *runtest.User) {
 				for _, program := range []string{"git", "curl", "unshare"} {
 					runtest.Need(t, program, u.Do("sh", "-c", "command -v "+program).Status == 0)
 				}
 				w := newWorld(t, u)
+				if serves {
+					u.Env = append(u.Env, "BOURN_DATABASE_USER=nobody")
+					u.Serves()
+				}
 				for _, b := range all {
 					for _, s := range steps(t, page, b) {
 						check(t, page, b, s, w.do(s, b.weak))

@@ -8,7 +8,7 @@ import (
 )
 
 // A Problem is an error as RFC 9457 writes it, with Bourn's code. What a caller sent is
-// never in it.
+// never in it, but for what it says of the hard blocks that somebody wants to save.
 type Problem struct {
 	Type     string   `json:"type"`               // always about:blank
 	Title    string   `json:"title"`              // the HTTP status in words
@@ -84,7 +84,7 @@ type Boundaries struct {
 
 // SaveBoundaries asks for a new version after the one that the caller has seen.
 type SaveBoundaries struct {
-	After    int64           `json:"after" minimum:"0" doc:"the version that this one follows; 0 for the first"`
+	After    int64           `json:"after" minimum:"0" maximum:"9007199254740991" doc:"the version that this one follows; 0 for the first"`
 	Document json.RawMessage `json:"document" doc:"{\"version\":1,\"hardBlocks\":[…]}"`
 }
 

@@ -15,7 +15,7 @@ var aheads = []struct {
 		"it becomes the command (see memory). Bourn first makes namespaces, a root, an init and a record of the run."},
 	{[]string{"launch"}, []string{bwrapName},
 		"its root is the same. Bourn also looks for what runs code later, adds Landlock and a filter of system calls, and keeps a record of the run; it is two starts of a Go program."},
-	{[]string{"scan", "git"}, []string{bwrapName, "go-landlock", "landrun", "firejail", "codex", "fence", "sandbox-runtime"},
+	{[]string{"scan", "git"}, []string{bwrapName, "go-landlock", "landrun", "firejail", "codex", "sandbox-runtime"},
 		"in Bourn mounts, Landlock and the filter of system calls all stand before an open."},
 	{[]string{"net-down", "net-up"}, []string{"go-landlock", "landrun"},
 		"the command uses the host's network and only the port is looked at. Bourn has none inside and carries every byte across, since it checks the host."},

@@ -1,10 +1,18 @@
 #!/bin/sh
-# install.sh BINARY [PREFIX]: copies BINARY into PREFIX/bin; without a PREFIX into
-# the first of /usr/local/bin, ~/.local/bin and ~/bin that this user may write. The
-# manual pages and the completions, which BINARY itself prints, go beside that into
-# share; where that cannot be written they are left out.
+# install.sh BINARY [PREFIX]: copies BINARY, and BINARYd where it stands beside it, into
+# PREFIX/bin; without a PREFIX into the first of /usr/local/bin, ~/.local/bin and ~/bin
+# that this user may write. The manual pages and the completions, which BINARY itself
+# prints, go beside that into share; where that cannot be written they are left out.
+# What is there already and the same is not touched.
+#
+# install.sh --remove NAME [PREFIX]: removes all of that again, from where it would go.
 set -eu
 
+remove=
+if [ "$1" = --remove ]; then
+  remove=yes
+  shift
+fi
 binary=$1 prefix=${2:-}
 name=$(basename "$binary")
 
@@ -32,13 +40,34 @@ else
   [ -n "$dir" ] || { echo "bourn: cannot find a directory to install into; say make install PREFIX=DIR" >&2; exit 1; }
 fi
 
-# By rename, so that a bourn that runs meanwhile keeps its own file.
-tmp=$(mktemp "$dir/.$name.XXXXXX")
+case $dir in
+"${HOME:+$HOME/bin}") share=$HOME/.local/share ;;
+*) share=${dir%/bin}/share ;;
+esac
+
+if [ -n "$remove" ]; then
+  rm -f "$dir/$name" "$dir/${name}d" "$share/man/man1/$name.1" "$share/man/man1/$name"-*.1 "$share/man/man5/$name"-*.5 \
+    "$share/bash-completion/completions/$name" "$share/zsh/site-functions/_$name" "$share/fish/vendor_completions.d/$name.fish"
+  echo "removed $dir/$name and ${name}d, their manual pages and completions; what they keep is in ~/.$name still"
+  exit
+fi
+
+# By rename, so that a program that runs meanwhile keeps its own file.
+tmp=
 trap 'rm -f "$tmp"' EXIT
-cp "$binary" "$tmp"
-chmod 0755 "$tmp"
-mv -f "$tmp" "$dir/$name"
-echo "installed $dir/$name"
+for from in "$binary" "${binary}d"; do
+  to=$dir/$(basename "$from")
+  if [ "$from" != "$binary" ] && [ ! -e "$from" ]; then continue; fi
+  if cmp -s "$from" "$to" && [ -x "$to" ]; then
+    echo "$to is up to date"
+    continue
+  fi
+  tmp=$(mktemp "$dir/.$name.XXXXXX")
+  cp "$from" "$tmp"
+  chmod 0755 "$tmp"
+  mv -f "$tmp" "$to"
+  echo "installed $to"
+done
 
 # lay FILE COMMAND...: makes FILE of what bourn prints.
 lay() {
@@ -52,10 +81,6 @@ lay() {
     return 1
   fi
 }
-case $dir in
-"${HOME:+$HOME/bin}") share=$HOME/.local/share ;;
-*) share=${dir%/bin}/share ;;
-esac
 if { "$dir/$name" man "$share/man" >/dev/null &&
   lay "$share/bash-completion/completions/$name" completion bash &&
   lay "$share/zsh/site-functions/_$name" completion zsh &&

@@ -4,14 +4,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"bourn"
 	"bourn/internal/daemon"
+	"bourn/internal/operation"
 
 	"github.com/spf13/cobra"
 )
@@ -32,29 +37,44 @@ func run(args []string) int {
 		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(serveCommand(), dbCommand())
+	v := operation.Verbs{Serve: serve, Status: dbStatus, Backup: dbBackup, Restore: dbRestore, Console: dbConsole, Migrate: dbMigrate}
+	root.AddCommand(operation.ServeCommand(v), dbCommand(v))
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
-		return complain(err)
+		return complain(err, slices.Contains(args, "--json"))
 	}
 	return 0
 }
 
-// complain prints an error and its hint, and returns the exit status.
-func complain(err error) int {
+// complain prints an error and its hint, in JSON too where that was asked for, and returns
+// the exit status.
+func complain(err error, asJSON bool) int {
 	var ended *exitStatus
 	if errors.As(err, &ended) {
 		return ended.status
 	}
-	fmt.Fprintf(os.Stderr, "bourn: %s\n", bourn.Printable(err.Error()))
-	hint := bourn.HintOf(err)
-	if hint == "" && errors.Is(err, errUsage) {
-		hint = "bourn serve --help, bourn db --help"
-	}
-	if hint != "" {
-		fmt.Fprintf(os.Stderr, "hint: %s\n", bourn.Printable(hint))
+	f := failure(err)
+	fmt.Fprintf(os.Stderr, "bourn: %s\n", strings.ReplaceAll(bourn.Printable(f.Error.Message), `\x0a`, "\n       "))
+	fmt.Fprintf(os.Stderr, "hint: %s\n", bourn.Printable(f.Error.Hint))
+	if asJSON {
+		_ = printJSON(os.Stdout, f) // what cannot be written has been said already
 	}
 	return bourn.CodeOf(err).ExitStatus()
+}
+
+func failure(err error) operation.Failure {
+	hint := "bourn doctor looks at this host, bourn db status at the database"
+	if errors.Is(err, errUsage) {
+		hint = "bourn serve --help, bourn db --help"
+	}
+	return operation.NewFailure(err, hint)
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // exitStatus is the status of a program that was run in this one's place.

@@ -1,72 +1,96 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"bourn"
 	"bourn/internal/daemon"
+	"bourn/internal/daemon/instance"
+	"bourn/internal/operation"
 
 	"github.com/spf13/cobra"
 )
 
-// serveFlags are those of serve.
-type serveFlags struct {
-	databaseURL, databaseUser, listen, logFormat string
-	retention                                    time.Duration
-	noHTTP                                       bool
-}
-
-// DefaultListen is where HTTP is served unless something else is said.
-const defaultListen = "localhost:7720"
-
-func serveCommand() *cobra.Command {
-	var f serveFlags
-	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the control plane", Args: cobra.NoArgs,
-		Long: "Runs the control plane in the foreground: its database, the local socket and HTTP. SIGTERM ends it.",
-		Example: "  bourn serve\n" +
-			"  bourn serve --database-url postgres://db.example.com/?sslmode=verify-full",
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, f) },
+func serve(cmd *cobra.Command, f operation.Serve) (err error) {
+	if f.Background || f.Stop || f.Status {
+		return bourn.WithHint(fmt.Errorf("%w: bournd itself runs in the foreground only", errUsage), "use bourn serve")
 	}
-	cmd.Flags().StringVar(&f.databaseURL, "database-url", os.Getenv("BOURN_DATABASE_URL"), "use this PostgreSQL server instead of a private one (prepare it with bourn db migrate)")
-	cmd.Flags().StringVar(&f.databaseUser, "database-user", "", "as root: the user that the private PostgreSQL runs as (made if missing; default bourn-db)")
-	cmd.Flags().StringVar(&f.listen, "listen", defaultListen, "address of HTTP, on this host's loopback")
-	cmd.Flags().BoolVar(&f.noHTTP, "no-http", false, "serve the local socket only")
-	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "of what is logged to stderr: text or json")
-	cmd.Flags().DurationVar(&f.retention, "log-retention", 0, "remove entries of the signed log that are older, as in 2160h (default: never)")
-	return cmd
+	if f.Ready != 0 {
+		ready := instance.Inherited(f.Ready)
+		defer func() {
+			if err != nil {
+				_ = json.NewEncoder(ready).Encode(failure(err)) // who waited may have gone
+			}
+			ready.Close()
+		}()
+		return serveHere(cmd, f, func(s operation.Started) {
+			_ = json.NewEncoder(ready).Encode(s) // the same
+			ready.Close()
+		})
+	}
+	return serveHere(cmd, f, func(s operation.Started) { sayReady(cmd.OutOrStdout(), s, f.JSON) })
 }
 
-func serve(cmd *cobra.Command, f serveFlags) error {
+func sayReady(w io.Writer, s operation.Started, asJSON bool) {
+	if asJSON {
+		_ = json.NewEncoder(w).Encode(s) // who reads has gone: that ends no control plane
+		return
+	}
+	line := "bourn: control plane ready: " + s.Socket
+	if s.HTTP != "" {
+		line += ", " + s.HTTP
+	}
+	fmt.Fprintln(w, line)
+}
+
+// serveHere runs the control plane until it is to end.
+func serveHere(cmd *cobra.Command, f operation.Serve, ready func(operation.Started)) error {
 	dir, err := home()
 	if err != nil {
 		return err
 	}
-	log, err := logger(cmd.ErrOrStderr(), f.logFormat)
+	logTo := cmd.ErrOrStderr()
+	if f.LogFile != "" {
+		file, err := instance.OpenLog(f.LogFile, instance.MaxLog)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		logTo = file
+	}
+	log, err := logger(logTo, f.LogFormat)
 	if err != nil {
 		return err
 	}
-	if f.retention < 0 {
+	if f.Retention < 0 {
 		return fmt.Errorf("%w: --log-retention is negative", errUsage)
 	}
-	config := daemon.Config{Home: dir, Version: version, DatabaseURL: f.databaseURL, DatabaseUser: f.databaseUser, Listen: f.listen, Log: log, Retention: f.retention}
-	if f.noHTTP {
+	f.DatabaseURL, f.DatabaseUser = given(f.DatabaseURL, operation.DatabaseURL), given(f.DatabaseUser, operation.DatabaseUser)
+	config := daemon.Config{Home: dir, Version: version, DatabaseURL: f.DatabaseURL, DatabaseUser: f.DatabaseUser, Listen: f.Listen, Log: log, Retention: f.Retention}
+	if f.NoHTTP {
 		config.Listen = ""
 	}
-	out := cmd.OutOrStdout()
 	config.Ready = func(s daemon.Started) {
-		fmt.Fprintf(out, "bourn: control plane ready: %s", s.Socket)
+		started := operation.Started{Pid: os.Getpid(), Socket: s.Socket}
 		if s.HTTP != "" {
-			fmt.Fprintf(out, ", http://%s", strings.Replace(s.HTTP, "127.0.0.1", "localhost", 1))
+			started.HTTP = "http://" + strings.Replace(s.HTTP, "127.0.0.1", "localhost", 1)
 		}
-		fmt.Fprintln(out)
+		ready(started)
 	}
 	return daemon.Run(cmd.Context(), config)
+}
+
+// given is what a flag says, or else the environment variable that stands for it.
+func given(flag, variable string) string {
+	if flag != "" {
+		return flag
+	}
+	return os.Getenv(variable)
 }
 
 func logger(w io.Writer, format string) (*slog.Logger, error) {

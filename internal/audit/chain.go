@@ -98,7 +98,21 @@ func (s Signed) claimed() string {
 	if json.Unmarshal(s.Bytes, &st) != nil {
 		return ""
 	}
+	if name, err := hex.DecodeString(st.Key); err != nil || len(name) != 8 {
+		return "" // no name of a key
+	}
 	return st.Key
+}
+
+// OpenBy is Open with the first of several keys that fits.
+func (s Signed) OpenBy(keys ...ed25519.PublicKey) (st Statement, err error) {
+	err = fmt.Errorf("%w: no key to open a statement with", bourn.ErrInternal)
+	for _, key := range keys {
+		if st, err = s.Open(key); err == nil {
+			return st, nil
+		}
+	}
+	return st, err
 }
 
 // Open returns the statement of s if key signed it, and ErrDenied otherwise.

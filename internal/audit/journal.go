@@ -25,12 +25,16 @@ func JournalPath(home string) string { return filepath.Join(home, "journal.jsonl
 // its oldest half goes when it is written to.
 const maxJournal = 8 << 20
 
-// Note adds an entry to the journal at path. It is not settled on disk: a start must not
-// wait for one.
-func Note(path string, e Entry) error {
-	body, err := e.Encode(time.Now())
-	if err != nil {
-		return err
+// Note adds entries to the journal at path, all of them or none. They are not settled on
+// disk: a start must not wait for one.
+func Note(path string, entries ...Entry) error {
+	var lines []byte
+	for i := range entries {
+		body, err := entries[i].Encode(time.Now())
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, body...), '\n')
 	}
 	unlock, err := lockedfile.MutexAt(path + ".lock").Lock()
 	if err != nil {
@@ -47,11 +51,13 @@ func Note(path string, e Entry) error {
 		return fmt.Errorf("cannot note what was done: %w", err)
 	}
 	defer f.Close()
-	line := append(body, '\n')
 	if torn(f) {
-		line = append([]byte{'\n'}, line...)
+		lines = append([]byte{'\n'}, lines...)
 	}
-	if _, err := f.Write(line); err != nil {
+	if n, err := f.Write(lines); err != nil {
+		if info, statErr := f.Stat(); n > 0 && statErr == nil { // a disk that is full
+			err = errors.Join(err, f.Truncate(info.Size()-int64(n)))
+		}
 		return fmt.Errorf("cannot note what was done: %w", err)
 	}
 	return nil
@@ -134,8 +140,13 @@ const takeAtOnce = 500
 // TakeIn hands the entries of the journal at path to take, in order, and removes them once
 // they were taken. Entries that were taken before an end that came too early are handed
 // over again: they have their ids. A line that cannot be read is left out; the last one of
-// a process that was killed is such a line.
+// a process that was killed is such a line. However long take needs, nobody who notes
+// something waits for it: the journal is moved aside first. One process at a time takes in.
 func TakeIn(path string, take func([]Entry) error) error {
+	aside := path + ".taken"
+	if err := takeAside(aside, take); err != nil { // what was left when it did not come to an end
+		return err
+	}
 	if info, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil
 	}
@@ -143,8 +154,23 @@ func TakeIn(path string, take func([]Entry) error) error {
 	if err != nil {
 		return fmt.Errorf("cannot take in the journal: %w", err)
 	}
-	defer unlock()
-	f, err := openJournal(path, os.O_RDWR, false)
+	f, err := openJournal(path, os.O_RDONLY, false)
+	if err == nil {
+		err = errors.Join(f.Close(), os.Rename(path, aside))
+	}
+	unlock()
+	if err != nil {
+		return fmt.Errorf("cannot take in the journal: %w", err)
+	}
+	return takeAside(aside, take)
+}
+
+// takeAside hands over the entries of a journal that nobody writes to any more.
+func takeAside(aside string, take func([]Entry) error) error {
+	f, err := openJournal(aside, os.O_RDONLY, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("cannot take in the journal: %w", err)
 	}
@@ -171,7 +197,7 @@ func TakeIn(path string, take func([]Entry) error) error {
 			return err
 		}
 	}
-	return f.Truncate(0)
+	return os.Remove(aside)
 }
 
 // readLine returns the next line; one that is longer than an entry can be is empty.

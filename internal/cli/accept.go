@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -97,6 +95,7 @@ type acceptance struct {
 	File       string            `json:"file"`
 	Digest     string            `json:"digest"`
 	State      run.ProposalState `json:"state"`
+	Asks       string            `json:"asks"`
 	Accepted   bool              `json:"accepted"`
 	Items      []policy.Item     `json:"items"`
 }
@@ -127,7 +126,7 @@ func (a *app) accept(dir, digest string, asJSON bool) error {
 	accepted := q.State == run.ProposalAccepted
 	switch {
 	case asJSON:
-		return errors.Join(printJSON(a.Stdout, acceptance{q.Root, q.File(), q.Digest, q.State, accepted, items}), answered(err))
+		return errors.Join(printJSON(a.Stdout, acceptance{q.Root, q.File(), q.Digest, q.State, a.home.Asks(q), accepted, items}), answered(err))
 	case err != nil:
 		return err
 	}
@@ -145,8 +144,9 @@ func (a *app) showProposal(q *run.Proposal, items []policy.Item) {
 		a.printf("it was accepted in another directory of this name before\n")
 	case run.ProposalNew, run.ProposalAccepted, run.ProposalGone:
 	}
+	a.printf("asks for %s\n", a.home.Asks(q))
 	if len(items) == 0 {
-		a.printf("it would add nothing\n")
+		a.printf("it would add nothing, as this host is now\n")
 		return
 	}
 	a.printf("✓ would be enforced   ✗ would be dropped, as this host is now\n")
@@ -170,14 +170,10 @@ func (a *app) consent(q *run.Proposal, digest string, asJSON bool) error {
 		return bourn.WithHint(fmt.Errorf("%w: the proposal is not accepted without a person's yes", bourn.ErrDenied),
 			"once you have read it: bourn accept --digest "+q.Digest)
 	}
-	fmt.Fprint(a.Stderr, "\nAccept it for runs in this directory? [y/N] ")
-	line, err := bufio.NewReader(io.LimitReader(a.Stdin, 256)).ReadString('\n')
-	switch answer := strings.ToLower(strings.TrimSpace(line)); {
-	case err == nil && (answer == "y" || answer == "yes"):
-		return nil
-	default:
+	if answer := strings.ToLower(a.ask("\nIt asks for " + a.home.Asks(q) + ". Accept it for runs in this directory? [y/N] ")); answer != "y" && answer != "yes" {
 		return bourn.WithHint(fmt.Errorf("%w: the proposal is not accepted", bourn.ErrDenied), "runs here go on without it")
 	}
+	return nil
 }
 
 // forget takes back what was accepted.

@@ -59,14 +59,23 @@ func (a *app) confirm(name bourn.AgentName) error {
 		return bourn.WithHint(fmt.Errorf("%w: %s is not deleted without a person's yes", bourn.ErrInvalid, title(name)),
 			"bourn agent delete "+string(name)+" --yes")
 	}
-	fmt.Fprintf(a.Stderr, "This deletes %s with everything in %s.\nType its name to go on: ",
-		title(name), bourn.Printable(a.home.HomePath(name)))
-	line, err := bufio.NewReader(io.LimitReader(a.Stdin, 256)).ReadString('\n')
-	if err != nil || strings.TrimSpace(line) != string(name) {
+	if a.ask(fmt.Sprintf("This deletes %s with everything in %s.\nType its name to go on: ",
+		title(name), bourn.Printable(a.home.HomePath(name)))) != string(name) {
 		return bourn.WithHint(fmt.Errorf("%w: %s is not deleted: its name was not typed", bourn.ErrDenied, title(name)),
 			"type "+string(name)+" when it asks, or leave the agent as it is")
 	}
 	return nil
+}
+
+// ask puts a question to the person at the terminal, and returns the line that is typed, or
+// "" where none comes.
+func (a *app) ask(question string) string {
+	fmt.Fprint(a.Stderr, question)
+	line, err := bufio.NewReader(io.LimitReader(a.Stdin, 256)).ReadString('\n')
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(line)
 }
 
 // terminal reports whether f is a character device other than /dev/null.

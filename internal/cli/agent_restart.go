@@ -18,9 +18,14 @@ before, or the profile's. With a profile that cannot be used nothing is stopped.
 		Args:              nameAndCommand,
 		ValidArgsFunction: a.completeAgentOnly,
 	}
+	var proposal string
+	proposalFlag(cmd, &proposal)
 	grace := graceFlag(cmd)
 	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkProposal(cmd, proposal); err != nil {
+			return err
+		}
 		name, err := a.agent(args[0])
 		if err != nil {
 			return err
@@ -39,7 +44,7 @@ before, or the profile's. With a profile that cannot be used nothing is stopped.
 		if out.Background || out.ByHand > 0 {
 			a.say("%s", stopped(name, out))
 		}
-		return a.start(name, command, *asJSON)
+		return a.start(name, command, proposal, *asJSON)
 	}
 	return cmd
 }

@@ -29,20 +29,25 @@ is then.`,
 		Args:              nameAndCommand,
 		ValidArgsFunction: a.completeAgentOnly,
 	}
+	var proposal string
+	proposalFlag(cmd, &proposal)
 	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkProposal(cmd, proposal); err != nil {
+			return err
+		}
 		name, err := a.agent(args[0])
 		if err != nil {
 			return err
 		}
-		return a.start(name, args[1:], *asJSON)
+		return a.start(name, args[1:], proposal, *asJSON)
 	}
 	return cmd
 }
 
 // start starts an agent in the background and says what holds.
-func (a *app) start(name bourn.AgentName, command []string, asJSON bool) error {
-	s, err := a.home.Start(name, command)
+func (a *app) start(name bourn.AgentName, command []string, proposal string, asJSON bool) error {
+	s, err := a.home.Start(name, command, proposal)
 	switch {
 	case err != nil:
 		return err

@@ -7,19 +7,14 @@ import (
 	"strings"
 
 	"bourn"
+	"bourn/internal/operation"
 
 	"github.com/spf13/cobra"
 )
 
 // A Failure is what a command with --json prints on standard output when it could not do
-// what was asked. A success is never an object with the key "error".
-type Failure struct {
-	Error struct {
-		Code    bourn.Code `json:"code"`
-		Message string     `json:"message"` // the sentence that stands on standard error
-		Hint    string     `json:"hint"`    // what to do next, never ""
-	} `json:"error"`
-}
+// what was asked.
+type Failure = operation.Failure
 
 // inAnswer is an error that a command's own JSON shows already.
 type inAnswer struct{ error }
@@ -66,8 +61,11 @@ func (a *app) wantsJSON(cmd *cobra.Command, err error) bool {
 	if flag == nil || errors.As(err, new(inAnswer)) {
 		return false
 	}
-	before, _, _ := strings.Cut(strings.Join(a.Args, "\x00")+"\x00", "\x00--\x00")
-	return flag.Value.String() == "true" || isUsage(err) && slices.Contains(strings.Split(before, "\x00"), "--json")
+	args := a.Args
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return flag.Value.String() == "true" || isUsage(err) && slices.Contains(args, "--json")
 }
 
 func codeOf(err error) bourn.Code {
@@ -96,13 +94,7 @@ func hint(cmd *cobra.Command, err error) string {
 }
 
 // sentence is an error's text without the name of its code, which is for programs.
-func sentence(err error) string {
-	text := err.Error()
-	for _, code := range []error{bourn.ErrInvalid, bourn.ErrDenied, bourn.ErrNotFound, bourn.ErrConflict, bourn.ErrWeakHost, bourn.ErrUnavailable} {
-		text = strings.TrimPrefix(text, code.Error()+": ")
-	}
-	return text
-}
+func sentence(err error) string { return operation.Sentence(err) }
 
 // isUsage reports whether cobra refused the command line: it has no error types.
 func isUsage(err error) bool {

@@ -45,6 +45,9 @@ Inside a seal the question is about the run itself, and AGENT is left out.`,
 		if err != nil {
 			return err
 		}
+		if err := f.check(cmd); err != nil {
+			return err
+		}
 		e, err := a.explain(q, &f)
 		if err != nil {
 			return err

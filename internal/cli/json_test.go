@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"bourn"
+	"bourn/api"
 	"bourn/internal/cli"
 	"bourn/internal/run/runtest"
+	"bourn/internal/store/cluster"
+	"bourn/internal/store/storetest"
 )
 
 // A success is one way for each command to succeed, after those before it; AGENT is the
@@ -46,6 +49,44 @@ var successes = []struct {
 	{"bourn agent restart", []string{"agent", "restart", "AGENT", "--json", "--grace", "0s"}},
 	{"bourn agent stop", []string{"agent", "stop", "AGENT", "--json", "--grace", "0s"}},
 	{"bourn agent delete", []string{"agent", "delete", "AGENT", "--yes", "--json"}},
+	{"bourn serve", append([]string{"serve", "-d", "--json", "--no-http"}, (&runtest.User{UID: os.Getuid()}).DatabaseUser()...)},
+	{"bourn db status", []string{"db", "status", "--json"}},
+	{"bourn db backup", []string{"db", "backup", "b.tar", "--json"}},
+	{"bourn db migrate", []string{"db", "migrate", "--json", "--admin-url", "postgres://postgres@/?host=SOCKET"}},
+	{"bourn serve", []string{"serve", "--status", "--json"}},
+	{"bourn boundaries set", []string{"boundaries", "set", "blocks.json", "--after", "0", "--json"}},
+	{"bourn boundaries show", []string{"boundaries", "show", "--json"}},
+	{"bourn boundaries history", []string{"boundaries", "history", "--json"}},
+	{"bourn boundaries test", []string{"boundaries", "test", "--json", "ls"}},
+	{"bourn audit tail", []string{"audit", "tail", "--json"}},
+	{"bourn audit verify", []string{"audit", "verify", "--json"}},
+	{"bourn key show", []string{"key", "show", "--json"}},
+	{"bourn key diagnostics new", []string{"key", "diagnostics", "new", "monitoring", "--json"}},
+	{"bourn key diagnostics list", []string{"key", "diagnostics", "list", "--json"}},
+	{"bourn key diagnostics revoke", []string{"key", "diagnostics", "revoke", "TOKEN", "--json"}},
+	{"bourn serve", []string{"serve", "--stop", "--json"}},
+	{"bourn db restore", []string{"db", "restore", "b.tar", "--replace", "--json"}},
+}
+
+// needsDatabase reports whether a command needs the control plane's database.
+func needsDatabase(command string) bool {
+	for _, of := range []string{"serve", "db ", "boundaries", "audit", "key"} {
+		if strings.HasPrefix(command, "bourn "+of) {
+			return true
+		}
+	}
+	return false
+}
+
+// withDatabase reports whether this host can have a control plane.
+func withDatabase(t *testing.T, u *runtest.User) bool {
+	t.Helper()
+	has := t.Run("postgres", func(t *testing.T) { storetest.Need(t) }) // a skip is no failure
+	if _, err := cluster.Find(t.Context(), nil, 0); err != nil || !has {
+		return false
+	}
+	u.Serves()
+	return true
 }
 
 // TestJSON runs every command with --json, so that it succeeds and so that it fails, and
@@ -66,15 +107,30 @@ func TestJSON(t *testing.T) {
 	if r := u.Bourn("accept", "--json"); r.Status != bourn.CodeDenied.ExitStatus() || !json.Valid([]byte(r.Out)) || !strings.Contains(r.Out, `"accepted": false`) {
 		t.Errorf("accept without a yes: status %d\n%s%s", r.Status, r.Out, r.Err)
 	}
+	postgres := withDatabase(t, u)
+	u.Write("blocks.json", `{"version":1,"hardBlocks":[]}`)
+	token := "" // the id of the one that was made
 	for _, s := range successes {
 		done = append(done, s.command)
+		if needsDatabase(s.command) && !postgres {
+			continue
+		}
 		line := slices.Clone(s.line)
 		for i := range line {
 			line[i] = strings.NewReplacer("AGENT", "mur", "DIGEST", fmt.Sprintf("%x", sha256.Sum256([]byte(proposal)))).Replace(line[i])
+			line[i] = strings.Replace(line[i], "TOKEN", token, 1)
+			if before, after, ok := strings.Cut(line[i], "SOCKET"); ok {
+				line[i] = before + u.DatabaseDirectory() + "/socket" + after
+			}
 		}
 		r := u.Bourn(line...)
 		if r.Status != 0 || !json.Valid([]byte(r.Out)) || strings.HasPrefix(strings.TrimSpace(r.Out), "{\n  \"error\":") {
 			t.Errorf("%s: status %d, and this is no success in JSON:\n%s%s", s.command, r.Status, r.Out, r.Err)
+		}
+		if s.command == "bourn key diagnostics new" {
+			var made api.DiagnosticsToken
+			_ = json.Unmarshal([]byte(r.Out), &made)
+			token = made.ID
 		}
 	}
 	for _, command := range cli.Leaves() {

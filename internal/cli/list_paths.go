@@ -49,10 +49,10 @@ The first line says whether the sandbox is enforcing, ADVISORY, not running or u
 
 // printPaths prints the items that are paths of the profile.
 func printPaths(w io.Writer, r run.Report) {
-	kinds := []policy.Kind{policy.KindRead, policy.KindWrite, policy.KindDeny, policy.KindSpawnDir}
+	kinds := []policy.Kind{policy.KindRead, policy.KindWrite, policy.KindDeny, policy.KindProtect, policy.KindSpawnDir}
 	var paths []policy.Item
 	for _, it := range r.Items {
-		if !deniesHost(it) {
+		if !deniesHost(it) && (it.Kind != policy.KindProtect || it.Blocks()) {
 			paths = append(paths, it)
 		}
 	}

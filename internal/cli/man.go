@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,7 +9,9 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/internal/daemon/instance"
 	"bourn/internal/man"
+	"bourn/internal/operation"
 	"bourn/internal/run"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,7 @@ func writePages(dir string, pages map[string][]byte) error {
 		if err := os.Remove(at); err != nil && !os.IsNotExist(err) {
 			return err
 		}
-		if err := os.WriteFile(at, text, fs.FileMode(0o644)); err != nil {
+		if err := os.WriteFile(at, text, 0o644); err != nil {
 			return err
 		}
 	}
@@ -96,6 +97,23 @@ var runExits = [][2]string{
 	{"other", "the command's own status; bourn ends by the signal that ended the command"},
 }
 
+// controlEnvironment and controlFiles are of the commands that bournd carries out.
+var (
+	controlEnvironment = [][2]string{
+		{operation.DatabaseURL, "stands for --database-url"},
+		{operation.AdminURL, "stands for --admin-url, and keeps a password out of the list of processes"},
+		{operation.DatabaseUser, "stands for --database-user"},
+	}
+	controlFiles = [][2]string{
+		{"~/.bourn/" + socketName, "the local socket"},
+		{"~/.bourn/" + instance.LogName, "the log of a control plane in the background"},
+		{"~/.bourn/" + instance.LockName, "held by the one control plane; its process id"},
+		{"~/.bourn/identity.key", "the host's key, which signs the log"},
+		{"~/.bourn/secrets/database.json", "the passwords of the roles on a server that others run"},
+		{"~/.bourn/postgres/, /var/lib/bourn/postgres-*/", "the private PostgreSQL, of an ordinary user and of root"},
+	}
+)
+
 // notes are the sections of a manual page that --help does not have.
 func notes(cmd *cobra.Command) man.Notes {
 	n := man.Notes{
@@ -109,6 +127,10 @@ func notes(cmd *cobra.Command) man.Notes {
 			{"~/.bourn/agents/NAME/runs/", "the records of its last runs; those of runs without an agent are in ~/.bourn/runs/"},
 			{run.FloorPath, "this host's policy, which takes away from every profile"},
 		},
+	}
+	if path := cmd.CommandPath(); path == "bourn serve" || strings.HasPrefix(path, "bourn db") {
+		n.Environment = append(n.Environment, controlEnvironment...)
+		n.Files = controlFiles
 	}
 	switch cmd.CommandPath() {
 	case "bourn run":

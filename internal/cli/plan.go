@@ -20,9 +20,12 @@ func (a *app) planCommand() *cobra.Command {
 		Example: `  bourn plan
   bourn plan --deny .env --read ~/src/lib
   bourn plan --agent builder --json`,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if inside() {
 				return refuseInside("bourn plan")
+			}
+			if err := f.check(cmd); err != nil {
+				return err
 			}
 			p, err := a.prepare(&f, args)
 			if err != nil {

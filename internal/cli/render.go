@@ -53,7 +53,7 @@ func printItems(w io.Writer, items []policy.Item, kinds ...policy.Kind) {
 		if len(kinds) > 0 && !contains(kinds, s.kind) {
 			continue
 		}
-		first, absent := true, 0
+		first, absent, gate := true, 0, 0
 		for _, it := range items {
 			if it.Kind != s.kind {
 				continue
@@ -66,10 +66,30 @@ func printItems(w io.Writer, items []policy.Item, kinds ...policy.Kind) {
 				absent++
 				continue
 			}
+			if it.GateOnly() {
+				gate++
+				continue
+			}
 			printItem(w, it)
 		}
 		printAbsent(w, absent)
+		printGateOnly(w, gate)
 	}
+}
+
+// printGateOnly prints in one line the parts of hard blocks that no kernel keeps.
+func printGateOnly(w io.Writer, n int) {
+	if n > 0 {
+		fmt.Fprintf(w, "  ✗ %s of this host's hard blocks\n      dropped — gate only: the seal does not keep it, governed tools refuse it (bourn boundaries show lists it)\n", count(n, "part"))
+	}
+}
+
+// count is a number of things.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // printAbsent prints in one line what is guarded once it exists: a newcomer would take a

@@ -99,7 +99,8 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 	root.CompletionOptions.DisableDefaultCmd = true
 	cobra.EnableCommandSorting = false // what comes first is listed first
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run something sealed:"}, &cobra.Group{ID: "ask", Title: "Ask what holds:"},
-		&cobra.Group{ID: "agents", Title: "Agents with grants of their own:"}, &cobra.Group{ID: "host", Title: "This host:"})
+		&cobra.Group{ID: "agents", Title: "Agents with grants of their own:"}, &cobra.Group{ID: "control", Title: "The control plane:"},
+		&cobra.Group{ID: "host", Title: "This host:"})
 	in := func(id string, cmds ...*cobra.Command) {
 		for _, c := range cmds {
 			c.GroupID = id
@@ -109,6 +110,8 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 	in("run", a.runCommand(), a.acceptCommand())
 	in("ask", a.planCommand(), a.explainCommand(), a.whoamiCommand())
 	in("agents", a.agentCommand(), a.importCommand())
+	in("control", a.controlCommands()...)
+	in("control", a.boundariesCommand(), a.auditCommand(), a.keyCommand())
 	in("host", a.doctorCommand(), a.completionCommand(), a.manCommand())
 	root.SetHelpCommandGroupID("host")
 	for _, c := range root.Commands() {

@@ -41,9 +41,20 @@ func (f *grantFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.spawnDirs, "spawn-dir", nil, "a directory `PATH` whose programs may be executed; everything else but system paths may not")
 	fl.StringArrayVar(&f.hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
 	fl.StringArrayVar(&f.presets, "preset", nil, "the `NAME` of a preset to apply, or none; without it the one that fits the command")
-	fl.StringVar(&f.proposal, "proposal", "", "`none` leaves out what the repository proposes in .bourn/profile.yaml, also what it denies")
+	proposalFlag(cmd, &f.proposal)
 	fl.StringVar(&f.runAs, "run-as", "", "the `USER`, by name or uid, that a run by root becomes")
 	fl.StringArrayVar(&f.names, "env", nil, "the `NAME` of an environment variable to pass")
+}
+
+func proposalFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "proposal", "", "`none` leaves out what the repository proposes in .bourn/profile.yaml, also what it denies")
+}
+
+func checkProposal(cmd *cobra.Command, text string) error {
+	if !cmd.Flags().Changed("proposal") || text == run.NoProposal {
+		return nil
+	}
+	return bourn.WithHint(usage(fmt.Errorf("--proposal takes none, not %q", text)), "bourn accept shows what the repository proposes, and accepts it")
 }
 
 // check refuses values that are most likely mistakes: an empty variable of a script, or a
@@ -55,9 +66,6 @@ func (f *grantFlags) check(cmd *cobra.Command) error {
 	}
 	if cmd.Flags().Changed("run-as") {
 		lists["run-as"] = []string{f.runAs}
-	}
-	if cmd.Flags().Changed("proposal") {
-		lists["proposal"] = []string{f.proposal}
 	}
 	for name, values := range lists {
 		for _, v := range values {
@@ -72,7 +80,7 @@ func (f *grantFlags) check(cmd *cobra.Command) error {
 			}
 		}
 	}
-	return nil
+	return checkProposal(cmd, f.proposal)
 }
 
 // prepare plans a run from flags.
@@ -80,10 +88,8 @@ func (a *app) prepare(f *grantFlags, command []string) (*run.Prepared, error) {
 	if err := a.open(); err != nil {
 		return nil, err
 	}
-	if f.proposal != "" && f.proposal != run.NoProposal {
-		return nil, bourn.WithHint(usage(fmt.Errorf("--proposal takes none, not %q", f.proposal)), "bourn accept shows what the repository proposes, and accepts it")
-	}
-	o := run.Options{Proposal: f.proposal, Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names, Hosts: f.hosts, Presets: f.presets, RunAs: f.runAs, Starting: f.starting}
+	o := run.Options{Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names, Hosts: f.hosts,
+		Presets: f.presets, RunAs: f.runAs, Proposal: f.proposal, Starting: f.starting}
 	var err error
 	if f.agent != "" {
 		if o.Agent, err = bourn.ParseAgentName(f.agent); err != nil {
@@ -97,10 +103,7 @@ func (a *app) prepare(f *grantFlags, command []string) (*run.Prepared, error) {
 }
 
 func (a *app) runCommand() *cobra.Command {
-	var f grantFlags
-	var reportFile string
-	var quiet, watch bool
-	var save string
+	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
 		Short: "Run a command sealed",
@@ -120,44 +123,54 @@ what a tool needs, as in --read ~/go/pkg/mod.`,
   bourn run --watch -- ./configure
   bourn run --host api.example.com -- make fetch
   bourn run --agent builder --report ~/report.json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.exit = exitNoRun
-			if inside() {
-				return refuseInside("bourn run")
-			}
-			if err := f.check(cmd); err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("report") && reportFile == "" {
-				return usage(errors.New("--report is empty"))
-			}
-			if len(args) == 0 && f.agent == "" {
-				return usage(errors.New("no command is named"))
-			}
-			f.starting = true
-			p, err := a.prepare(&f, args)
-			if err != nil {
-				return err
-			}
-			if len(p.Plan.Command) == 0 {
-				return usage(errors.New("the profile names no command, and none is given"))
-			}
-			p.Options.Watch = watch
-			if cmd.Flags().Changed("save") {
-				if err := a.save(save, &f, p, args); err != nil {
-					return err
-				}
-			}
-			return a.runPrepared(p, reportFile, quiet)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runSealed(cmd, &f, args) },
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&reportFile, "report", "", "write the report, as JSON, to this `FILE` (- for standard error)")
-	cmd.Flags().StringVar(&save, "save", "", "keep what this run is granted as an agent of this `NAME`")
-	cmd.Flags().BoolVar(&watch, "watch", false, "say afterwards what of the file system was out of reach; every open takes some microseconds more")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "say nothing but errors: not what holds, nor what was dropped")
+	cmd.Flags().StringVar(&f.report, "report", "", "write the report, as JSON, to this `FILE` (- for standard error)")
+	cmd.Flags().StringVar(&f.save, "save", "", "keep what this run is granted as an agent of this `NAME`")
+	cmd.Flags().BoolVar(&f.watch, "watch", false, "say afterwards what of the file system was out of reach; every open takes some microseconds more")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say nothing but errors: not what holds, nor what was dropped")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
+}
+
+// runFlags are all flags of run.
+type runFlags struct {
+	grantFlags
+	report, save string
+	quiet, watch bool
+}
+
+// runSealed plans a run, and starts it.
+func (a *app) runSealed(cmd *cobra.Command, f *runFlags, args []string) error {
+	a.exit = exitNoRun
+	if inside() {
+		return refuseInside("bourn run")
+	}
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("report") && f.report == "" {
+		return usage(errors.New("--report is empty"))
+	}
+	if len(args) == 0 && f.agent == "" {
+		return usage(errors.New("no command is named"))
+	}
+	f.starting = true
+	p, err := a.prepare(&f.grantFlags, args)
+	if err != nil {
+		return err
+	}
+	if len(p.Plan.Command) == 0 {
+		return usage(errors.New("the profile names no command, and none is given"))
+	}
+	p.Options.Watch = f.watch
+	if cmd.Flags().Changed("save") {
+		if err := a.save(f.save, &f.grantFlags, p, args); err != nil {
+			return err
+		}
+	}
+	return a.runPrepared(p, f.report, f.quiet)
 }
 
 // save makes an agent of what a run is granted.
@@ -169,7 +182,8 @@ func (a *app) save(text string, f *grantFlags, p *run.Prepared, command []string
 	if err != nil {
 		return err
 	}
-	n := run.NewAgent{Name: name, Command: command, Write: f.write, Read: f.read, Deny: f.deny, Hosts: f.hosts, Env: f.names, Spawn: f.spawnDirs, RunAs: f.runAs, Cwd: p.Options.Cwd}
+	n := run.NewAgent{Name: name, Command: command, Write: f.write, Read: f.read, Deny: f.deny, Hosts: f.hosts,
+		Env: f.names, Spawn: f.spawnDirs, RunAs: f.runAs, Cwd: p.Options.Cwd}
 	for _, g := range p.Request.Grants {
 		if g.From == "default" { // the current directory, which no flag names
 			n.Write = append(n.Write, g.Path)
@@ -253,7 +267,7 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 	denied, denies := 0, 0
 	for _, it := range r.Items {
 		switch {
-		case strings.HasPrefix(it.From, "preset:") && it.Fate == policy.Dropped:
+		case strings.HasPrefix(it.From, "preset:") && it.Fate == policy.Dropped, it.GateOnly():
 		case it.Fate == policy.Dropped && (it.Kind == policy.KindRead || it.Kind == policy.KindWrite || it.Kind == policy.KindSpawnDir || it.Kind == policy.KindEnv || it.Kind == policy.KindHost || it.Kind == policy.KindUnix):
 			dropped = append(dropped, fmt.Sprintf("%s %s (%s)", it.Kind, it.Target, it.Reason))
 		case it.Kind == policy.KindWrite && it.Fate == policy.Enforced:

@@ -12,6 +12,8 @@ import (
 // withoutJSON are the commands whose output is not bourn's to shape, each with the reason.
 var withoutJSON = map[string]string{
 	"bourn run":             "its output is the command's; --report writes JSON",
+	"bourn audit export":    "it prints JSON lines",
+	"bourn db psql":         "its output is psql's",
 	"bourn completion bash": "it prints a script",
 	"bourn completion zsh":  "it prints a script",
 	"bourn completion fish": "it prints a script",

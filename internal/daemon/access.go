@@ -20,6 +20,9 @@ import (
 type principal struct {
 	member *store.Member
 	token  *store.DiagnosticsToken
+	// stale says that the roster could not be read: who was a member when it last could
+	// may see how the control plane is, and nothing else.
+	stale error
 }
 
 // name is how the log calls the principal.
@@ -69,11 +72,20 @@ var errNobody = bourn.WithHint(fmt.Errorf("%w: it is not known who asks", bourn.
 type gatekeeper struct {
 	store *store.Store
 	log   *logWriter
+	now   func() time.Time
+	// checking are the bearers that are held against the database at once: a flood of them
+	// must not take the connections that the log needs.
+	checking chan struct{}
 
+	reading sync.Mutex // held by who reads the roster; before mu
 	mu      sync.Mutex
 	members map[uint32]store.Member // by OS user, as last read
-	read    time.Time
-	now     func() time.Time
+	read    time.Time               // when it was last tried
+	failed  error                   // why it could not be read then
+}
+
+func newGatekeeper(s *store.Store, log *logWriter, now func() time.Time) *gatekeeper {
+	return &gatekeeper{store: s, log: log, now: now, checking: make(chan struct{}, 2)}
 }
 
 // identify tells who sent a request. One that presents a bearer is that token's or
@@ -83,24 +95,33 @@ func (g *gatekeeper) identify(r *http.Request) (principal, error) {
 		return g.bearer(r)
 	}
 	if peer, ok := r.Context().Value(peerKey).(Peer); ok {
-		m, err := g.member(r.Context(), peer.UID)
+		m, stale, err := g.member(r.Context(), peer.UID)
 		if err != nil {
 			return principal{}, err
 		}
-		return principal{member: &m}, nil
+		return principal{member: &m, stale: stale}, nil
 	}
 	return principal{}, errNobody
 }
 
+// errBearer is the answer to a bearer that is none, whatever is wrong with it.
+var errBearer = bourn.WithHint(fmt.Errorf("%w: the bearer is not valid", bourn.ErrDenied), "an administrator makes a diagnostics token, which may expire and be revoked")
+
 func (g *gatekeeper) bearer(r *http.Request) (principal, error) {
 	values := r.Header.Values("Authorization")
 	scheme, token, _ := strings.Cut(values[0], " ")
-	if len(values) != 1 || !strings.EqualFold(scheme, "Bearer") || !strings.HasPrefix(token, store.DiagnosticsPrefix) {
-		return principal{}, fmt.Errorf("%w: the bearer is not valid", bourn.ErrDenied)
+	if len(values) != 1 || !strings.EqualFold(scheme, "Bearer") || !store.LooksLikeDiagnosticsToken(token) {
+		return principal{}, errBearer
+	}
+	select {
+	case g.checking <- struct{}{}:
+		defer func() { <-g.checking }()
+	case <-r.Context().Done():
+		return principal{}, errBearer
 	}
 	kept, err := g.store.CheckDiagnosticsToken(r.Context(), token)
 	if errors.Is(err, bourn.ErrDenied) {
-		return principal{}, fmt.Errorf("%w: the bearer is not valid", bourn.ErrDenied)
+		return principal{}, errBearer
 	}
 	if err != nil {
 		return principal{}, err
@@ -111,36 +132,70 @@ func (g *gatekeeper) bearer(r *http.Request) (principal, error) {
 // membersFor is how long the roster's answer holds: who is removed is out within it.
 const membersFor = time.Second
 
-// member returns the member that an OS user is. Who is none is ErrDenied.
-func (g *gatekeeper) member(ctx context.Context, uid uint32) (store.Member, error) {
+// rosterWithin is how long reading the roster may take.
+const rosterWithin = 2 * time.Second
+
+// member returns the member that an OS user is, and why the roster cannot be read if it
+// cannot. Who is none is ErrDenied.
+func (g *gatekeeper) member(ctx context.Context, uid uint32) (m store.Member, stale, err error) {
+	members, stale := g.roster(ctx)
+	m, known := members[uid]
+	if !known && stale != nil {
+		return m, nil, stale
+	}
+	if !known {
+		return m, nil, bourn.WithHint(fmt.Errorf("%w: user %d of this host is no member", bourn.ErrDenied, uid), "ask an administrator")
+	}
+	return m, stale, nil
+}
+
+// roster returns the members as they were last read, and reads them where that is too long
+// ago: one request does, and the others wait for it.
+func (g *gatekeeper) roster(ctx context.Context) (map[uint32]store.Member, error) {
+	if members, err, fresh := g.lastRead(); fresh {
+		return members, err
+	}
+	g.reading.Lock()
+	defer g.reading.Unlock()
+	if members, err, fresh := g.lastRead(); fresh {
+		return members, err
+	}
+	// Not the request's own time: others wait for the answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rosterWithin)
+	defer cancel()
+	all, err := g.store.Roster(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.members == nil || g.now().Sub(g.read) > membersFor {
-		all, err := g.store.Roster(ctx)
-		if err != nil {
-			return store.Member{}, err
-		}
-		g.members, g.read = map[uint32]store.Member{}, g.now()
+	g.read, g.failed = g.now(), err
+	if err == nil {
+		g.members = map[uint32]store.Member{}
 		for _, m := range all {
 			if m.UID != nil && !m.Removed {
 				g.members[*m.UID] = m
 			}
 		}
 	}
-	m, known := g.members[uid]
-	if !known {
-		return m, bourn.WithHint(fmt.Errorf("%w: user %d of this host is no member", bourn.ErrDenied, uid), "ask an administrator")
-	}
-	return m, nil
+	return g.members, err
+}
+
+func (g *gatekeeper) lastRead() (members map[uint32]store.Member, err error, fresh bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.members, g.failed, !g.read.IsZero() && g.now().Sub(g.read) <= membersFor
 }
 
 // admit says whether a principal may reach what it asks for.
 func (g *gatekeeper) admit(p principal, r *http.Request) error {
+	// As it was sent: no other spelling of a path is on the list.
+	looks := r.Method == http.MethodGet && diagnostics[r.URL.Path] && r.URL.RawPath == ""
 	switch {
 	case p.member != nil:
-		return nil
+		if looks {
+			return nil
+		}
+		return p.stale
 	case p.token != nil:
-		if r.Method == http.MethodGet && diagnostics[r.URL.Path] {
+		if looks {
 			return nil
 		}
 		return fmt.Errorf("%w: a diagnostics token reads health, status, metrics and traces, and nothing else", bourn.ErrDenied)
@@ -170,14 +225,34 @@ func (s *server) identified(next http.Handler) http.Handler {
 		w.Header().Set("X-Request-Id", requestID(ctx))
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		p, err := s.gate.identify(r)
+		var p principal
+		err := s.local(r)
+		if err == nil {
+			p, err = s.gate.identify(r)
+		}
 		if err == nil {
 			err = s.gate.admit(p, r)
 		}
 		if err != nil {
+			// Who is not let in does not keep a place.
+			w.Header().Set("Connection", "close")
+			s.noteRefused(ctx, p, err)
 			s.refuse(w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, principalKey, p)))
 	})
+}
+
+// noteRefused logs that a request was not let in. Many alike are counted.
+func (s *server) noteRefused(ctx context.Context, p principal, why error) {
+	if bourn.CodeOf(why) != bourn.CodeDenied {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	e := audit.Entry{Kind: audit.KindAction, Who: p.name(), What: "ask the control plane", By: "admission", Reason: why.Error(), Trace: traceID(ctx)}
+	if err := s.control.log.Refused(ctx, e); err != nil {
+		s.log.WarnContext(ctx, "cannot write the log", "error", err)
+	}
 }

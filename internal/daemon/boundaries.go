@@ -1,14 +1,17 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,48 +33,84 @@ type boundaries struct {
 	home  string
 	base  review.Base
 
-	now atomic.Pointer[inForce]
+	loading sync.Mutex // by one at a time: what was read first must not come last
+	highest int64      // the newest version that was ever in force here
+	now     atomic.Pointer[inForce]
 }
 
 // inForce is what was last read of the store. Its zero value denies every mutation.
 type inForce struct {
-	document store.Document
-	state    string // ok, none, invalid
-	rules    int
-	compiled *review.Compiled
-	problems []api.Detail
+	document  store.Document
+	state     string // ok, none, invalid
+	rules     int
+	compiled  *review.Compiled
+	problems  []api.Detail
+	published []byte // signed, for readers without a daemon
 }
 
 // newBoundaries returns boundaries that deny until they are loaded.
 func newBoundaries(s *store.Store, log *logWriter, key ed25519.PrivateKey, home, person string) *boundaries {
 	b := &boundaries{store: s, log: log, key: key, home: home, base: review.Base{Root: "/", Home: person}}
 	b.now.Store(&inForce{state: "invalid", compiled: review.Invalid(errors.New("the hard blocks were not read yet"))})
+	if text, err := os.ReadFile(filepath.Join(home, review.SnapshotName)); err == nil {
+		// The version is there also of a snapshot that says that they are not valid.
+		_, b.highest, _ = review.Published(key.Public().(ed25519.PublicKey), text, b.base)
+	}
+	if _, err := os.Lstat(filepath.Join(home, review.ConfiguredName)); err == nil {
+		b.highest = max(b.highest, 1)
+	}
 	return b
 }
 
 // Load reads what is stored, also what was changed behind Bourn's back, and publishes it.
-// What is stored and is not valid denies every mutation until it is mended. If the store
-// cannot be read, what was read before stays in force.
+// What is stored and is not valid denies every mutation until it is mended, and so do hard
+// blocks that are gone or went back to an older version. If the store cannot be read, what
+// was read before stays in force.
 func (b *boundaries) Load(ctx context.Context) error {
+	b.loading.Lock()
+	defer b.loading.Unlock()
+	return b.load(ctx)
+}
+
+func (b *boundaries) load(ctx context.Context) error {
 	d, err := b.store.Metadata(ctx, boundariesKey)
-	if errors.Is(err, bourn.ErrNotFound) {
-		compiled, err := review.Compile(review.NoRules(), b.base)
-		if err != nil {
-			return err
-		}
-		b.now.Store(&inForce{state: "none", compiled: compiled})
-		return b.publish(0, review.NoRules(), true)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, bourn.ErrNotFound) {
 		return fmt.Errorf("cannot read the hard blocks: %w", err)
 	}
-	if old := b.now.Load(); old.document.Version == d.Version && string(old.document.Value) == string(d.Value) {
-		return nil
+	next := b.now.Load()
+	if next.published == nil || next.document.Version != d.Version || string(next.document.Value) != string(d.Value) || d.Version < b.highest {
+		if next, err = b.judged(d); err != nil {
+			return err
+		}
+		b.now.Store(next)
+		b.highest = max(b.highest, d.Version)
 	}
-	next := b.read(d)
-	b.now.Store(next)
-	rules, _ := review.Parse(d.Value, b.base)
-	return b.publish(d.Version, rules, next.state == "ok")
+	return b.publish(next.published)
+}
+
+// judged makes what is stored into what is in force; d is the zero document where nothing
+// is.
+func (b *boundaries) judged(d store.Document) (next *inForce, err error) {
+	rules := review.NoRules()
+	switch {
+	case d.Version < b.highest:
+		why := fmt.Errorf("the stored hard blocks went back from version %d to %d", b.highest, d.Version)
+		if d.Version == 0 {
+			why = errors.New("the stored hard blocks are gone")
+		}
+		next = &inForce{document: d, state: "invalid", compiled: review.Invalid(why), problems: []api.Detail{{Message: why.Error()}}}
+	case d.Version == 0:
+		compiled, err := review.Compile(rules, b.base)
+		if err != nil {
+			return nil, err
+		}
+		next = &inForce{state: "none", compiled: compiled}
+	default:
+		next = b.read(d)
+		rules, _ = review.Parse(d.Value, b.base)
+	}
+	next.published, err = review.Publish(b.key, max(d.Version, b.highest), rules, next.state != "invalid")
+	return next, err
 }
 
 // read judges a stored document.
@@ -108,14 +147,16 @@ func (b *boundaries) Save(ctx context.Context, who string, document []byte, afte
 	}
 	entry := audit.Entry{Kind: audit.KindChange, Who: who, What: "boundaries set", Target: fmt.Sprintf("version %d, %s", after+1, count(len(rules.HardBlocks), "rule")),
 		Digest: rules.Digest(), Outcome: audit.Allowed}
-	if err := b.log.Append(ctx, entry); err != nil {
-		return err
-	}
-	_, err := b.store.SaveMetadata(ctx, boundariesKey, document, after, who)
-	if err != nil {
-		return err
-	}
-	return b.Load(ctx)
+	return b.log.Effect(ctx, entry, func() error {
+		b.loading.Lock()
+		defer b.loading.Unlock()
+		version, err := b.store.SaveMetadata(ctx, boundariesKey, document, after, who)
+		if err != nil {
+			return err
+		}
+		b.highest = version
+		return b.load(ctx)
+	})
 }
 
 func count(n int, what string) string {
@@ -133,9 +174,10 @@ func shown(f *inForce) api.Boundaries {
 		Document: asJSON(f.document.Value), Problems: f.problems}
 }
 
-// asJSON returns a stored text as the JSON it is: what is stored is always JSON.
+// asJSON returns a stored text as the object it is. What is none is not shown: it was not
+// saved here.
 func asJSON(value []byte) json.RawMessage {
-	if !json.Valid(value) {
+	if !json.Valid(value) || !bytes.HasPrefix(bytes.TrimSpace(value), []byte("{")) {
 		return nil
 	}
 	return value
@@ -230,26 +272,47 @@ func (b *boundaries) Watch(ctx context.Context, every time.Duration, say func(ms
 			return
 		case <-tick.C:
 		}
-		before := b.now.Load().state
+		before := b.now.Load()
 		if err := b.Load(ctx); err != nil && ctx.Err() == nil {
 			say("cannot read the hard blocks", "error", err)
 		}
-		if after := b.now.Load().state; after != before && after == "invalid" {
-			say("the stored hard blocks are not valid: every change by an agent is refused", "problems", len(b.now.Load().problems))
+		if after := b.now.Load(); after != before {
+			b.found(ctx, after, say)
 		}
 	}
 }
 
-// publish writes the rules, signed, where `run` and `plan` read them without a daemon.
-// What is not valid is published as such: they refuse it.
-func (b *boundaries) publish(version int64, rules review.Boundaries, valid bool) error {
-	text, err := review.Publish(b.key, version, rules, valid)
-	if err != nil {
-		return err
+// found says what Watch came upon: nothing that this control plane saved, or what it did
+// and the log has already.
+func (b *boundaries) found(ctx context.Context, now *inForce, say func(msg string, args ...any)) {
+	if now.state == "invalid" {
+		say("the stored hard blocks are not valid: every change by an agent is refused", "problems", len(now.problems))
+	}
+	digest := sha256.Sum256(now.document.Value)
+	e := audit.Entry{Kind: audit.KindChange, Who: "host", What: "boundaries read", Target: fmt.Sprintf("version %d, %s", now.document.Version, now.state),
+		Digest: hex.EncodeToString(digest[:]), Outcome: audit.Done}
+	if err := b.log.Append(ctx, e); err != nil && ctx.Err() == nil {
+		say("cannot write the log", "error", err)
+	}
+}
+
+// publish writes the signed rules where `run` and `plan` read them without a daemon, and
+// mends what was changed there. What is not valid is published as such: they refuse it.
+func (b *boundaries) publish(text []byte) error {
+	if b.highest > 0 {
+		// Before the rules: with it, a snapshot that is missing refuses.
+		at := filepath.Join(b.home, review.ConfiguredName)
+		if _, err := os.Lstat(at); err != nil {
+			if err := replaceFile(at, nil, 0o600); err != nil {
+				return fmt.Errorf("cannot publish the hard blocks: %w", err)
+			}
+		}
 	}
 	at := filepath.Join(b.home, review.SnapshotName)
-	if old, err := os.ReadFile(at); err == nil && strings.TrimSpace(string(old)) == strings.TrimSpace(string(text)) {
-		return nil
+	if info, err := os.Lstat(at); err == nil && info.Mode() == 0o600 { // a file, and nobody else's to read
+		if old, err := os.ReadFile(at); err == nil && string(old) == string(text) {
+			return nil
+		}
 	}
 	if err := replaceFile(at, text, 0o600); err != nil {
 		return fmt.Errorf("cannot publish the hard blocks: %w", err)

@@ -20,6 +20,8 @@ type Config struct {
 	DatabaseUser string
 	// Listen is the TCP address of HTTP; empty means none but the local socket.
 	Listen string
+	// Hosts are names that HTTP may be asked by, besides those of the loopback.
+	Hosts []string
 	// Log gets what operators read. Nil means nowhere.
 	Log *slog.Logger
 	// Ready, if not nil, is called once everything answers.
@@ -33,7 +35,7 @@ type Config struct {
 // Started says where a control plane answers.
 type Started struct {
 	Socket string // the local socket
-	HTTP   string // the address of HTTP, empty for none
+	HTTP   string // the address of HTTP, empty for none; that of IPv4 where there are two
 }
 
 // signEvery is how often the log is chained and signed. A checkpoint is never older

@@ -2,13 +2,9 @@ package daemon
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -21,8 +17,8 @@ import (
 
 // control is what the control plane does, apart from answering.
 type control struct {
-	config     Config
-	key        ed25519.PrivateKey
+	config Config
+	identity
 	db         *database
 	store      *store.Store
 	log        *logWriter
@@ -30,11 +26,13 @@ type control struct {
 	metrics    *metrics
 	traces     *traces
 	logID      string
+	verifying  chan struct{} // held by who verifies: it reads the whole log
 
 	mu     sync.Mutex
 	head   audit.Signed // the newest checkpoint
 	headAt place
 	logErr error // why the chainer last stopped
+	cut    bool  // the log lost something that was signed
 }
 
 type place struct {
@@ -67,19 +65,27 @@ func (s sink) AppendLog(ctx context.Context, entries []store.EncodedEntry) error
 
 // openControl opens everything that is behind the listeners.
 func openControl(ctx context.Context, config Config) (*control, error) {
-	c := &control{config: config, metrics: newMetrics(config.Version), traces: newTraces()}
+	id, err := loadIdentity(config.Home)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openDatabase(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return openOn(ctx, config, id, db)
+}
+
+// openOn opens a control plane on a database that runs, which is stopped on an error.
+func openOn(ctx context.Context, config Config, id identity, db *database) (*control, error) {
+	c := &control{config: config, metrics: newMetrics(config.Version), traces: newTraces(), identity: id, db: db, verifying: make(chan struct{}, 1)}
 	var err error
-	if c.key, err = loadIdentity(config.Home); err != nil {
-		return nil, err
-	}
-	if c.db, err = openDatabase(ctx, config); err != nil {
-		return nil, err
-	}
 	if c.store, err = store.Open(ctx, c.db.login); err != nil {
 		return nil, errors.Join(err, c.db.stop(ctx))
 	}
 	c.log = newLogWriter(sink{c.store, c.metrics}, c.now)
 	if err := c.begin(ctx); err != nil {
+		c.log.Close()
 		c.store.Close()
 		return nil, errors.Join(err, c.db.stop(ctx))
 	}
@@ -112,6 +118,13 @@ func (c *control) begin(ctx context.Context) (err error) {
 		return err
 	}
 	c.metrics.boundariesAre(c.boundaries.Show().State)
+	if c.replaced != "" {
+		c.config.Log.WarnContext(ctx, "the host's key was replaced; the one before it stands in keys/", "before", c.replaced, "now", audit.KeyName(c.public))
+		err := c.log.Append(ctx, audit.Entry{Kind: audit.KindService, Who: "host", What: "host's key replaced", Target: audit.KeyName(c.public), Reason: "before it was " + c.replaced, Outcome: audit.Done})
+		if err != nil {
+			return err
+		}
+	}
 	return c.log.Append(ctx, audit.Entry{Kind: audit.KindService, Who: "host", What: "control plane started", Target: c.config.Version, Outcome: audit.Done})
 }
 
@@ -131,86 +144,11 @@ func (c *control) firstMember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.store.PutMember(ctx, m)
-}
-
-// headFile holds the newest checkpoint outside the database: whoever cuts the log's end
-// off in the database would have to change it as well.
-func (c *control) headFile() string { return filepath.Join(c.config.Home, "log-head.json") }
-
-// checkHead compares the log with the checkpoint that was kept outside the database. What
-// does not fit is logged and shown by verify; it does not keep the control plane from
-// starting, since without it nothing could be looked at.
-func (c *control) checkHead(context.Context) error {
-	text, err := os.ReadFile(c.headFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	err = c.store.PutMember(ctx, m)
+	if all, readErr := c.store.Roster(ctx); errors.Is(err, bourn.ErrConflict) && readErr == nil && len(all) > 0 {
+		return nil // another control plane on the same database was quicker
 	}
-	if err != nil {
-		return fmt.Errorf("cannot read the log's newest checkpoint: %w", err)
-	}
-	var s audit.Signed
-	if json.Unmarshal(text, &s) != nil {
-		return nil // verify says so
-	}
-	if st, err := s.Open(c.key.Public().(ed25519.PublicKey)); err == nil && st.Log == c.logID {
-		c.head, c.headAt = s, place{st.Position, st.At}
-	}
-	return nil
-}
-
-// signed notes a new checkpoint.
-func (c *control) signed(s audit.Signed) {
-	st, err := s.Open(c.key.Public().(ed25519.PublicKey))
-	if err != nil {
-		return
-	}
-	c.mu.Lock()
-	c.head, c.headAt, c.logErr = s, place{st.Position, st.At}, nil
-	c.mu.Unlock()
-	c.metrics.signed.Set(float64(st.At.UnixMicro()) / 1e6)
-	c.metrics.position.Set(float64(st.Position))
-	if text, err := json.Marshal(s); err == nil {
-		if err := replaceFile(c.headFile(), text, 0o600); err != nil {
-			c.config.Log.Error("cannot keep the log's newest checkpoint", "error", err)
-		}
-	}
-}
-
-// verify verifies the log against what the database holds, the checkpoint kept beside
-// it, and what the caller kept elsewhere.
-func (c *control) verify(ctx context.Context, trusted []api.SignedStatement) (api.VerifiedLog, error) {
-	public := c.key.Public().(ed25519.PublicKey)
-	var all []audit.Signed
-	for _, s := range trusted {
-		all = append(all, audit.Signed{Bytes: s.Statement, Signature: s.Signature})
-	}
-	// Read before the log: what is signed meanwhile is not missing from it.
-	if text, err := os.ReadFile(c.headFile()); err == nil {
-		var s audit.Signed
-		if json.Unmarshal(text, &s) != nil {
-			s = audit.Signed{Bytes: []byte("{}")}
-		}
-		all = append(all, s)
-	}
-	kept, end, err := c.store.KeptLog(ctx)
-	if err != nil {
-		return api.VerifiedLog{}, err
-	}
-	defer end()
-	r, err := audit.Verify(kept, public, all)
-	if err != nil {
-		return api.VerifiedLog{}, err
-	}
-	c.mu.Lock()
-	head := c.head
-	c.mu.Unlock()
-	v := api.VerifiedLog{Log: r.Log, Key: audit.KeyName(public), Entries: r.Entries, First: r.First, Last: r.Last, Covered: r.Covered,
-		Pruned: r.Pruned, Unchained: r.Unchained, Problems: []api.LogProblem{}, Checkpoint: api.SignedStatement{Statement: head.Bytes, Signature: head.Signature}}
-	for _, p := range r.Problems {
-		v.Problems = append(v.Problems, api.LogProblem{Position: p.Position, What: p.What})
-	}
-	return v, nil
+	return err
 }
 
 // health asks each part how it is.
@@ -233,9 +171,13 @@ func (c *control) health(ctx context.Context) api.Health {
 	add("database", up, "failing")
 	c.mu.Lock()
 	logErr := c.logErr
+	if c.cut {
+		logErr = bourn.WithHint(store.ErrLogCut, bourn.HintOf(store.ErrLogCut)+"; once that is explained, remove "+lostName+" and start again")
+	}
 	c.mu.Unlock()
 	add("log", logErr, "failing")
 	b := c.boundaries.Show()
+	c.metrics.boundariesAre(b.State)
 	var bad error
 	if b.State == "invalid" {
 		bad = bourn.WithHint(fmt.Errorf("%w: the stored hard blocks (version %d) are not valid: every change by an agent is refused", bourn.ErrInvalid, b.Version),
@@ -261,7 +203,7 @@ func (c *control) status(ctx context.Context) api.Status {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Log = api.LogStatus{ID: c.logID, Key: audit.KeyName(c.key.Public().(ed25519.PublicKey)), Position: c.headAt.position, Signed: c.headAt.signed}
+	s.Log = api.LogStatus{ID: c.logID, Key: audit.KeyName(c.public), Position: c.headAt.position, Signed: c.headAt.signed}
 	return s
 }
 
@@ -287,7 +229,6 @@ func (c *control) work(ctx context.Context) {
 			if err := c.log.Flush(ctx, false); err != nil && ctx.Err() == nil {
 				say("cannot write the log", "error", err)
 			}
-			c.metrics.boundariesAre(c.boundaries.Show().State)
 		})
 	})
 	all.Go(func() {
@@ -316,30 +257,6 @@ func every(ctx context.Context, pause time.Duration, f func()) {
 	}
 }
 
-// chain runs the chainer, and again when it stopped.
-func (c *control) chain(ctx context.Context, say func(string, ...any)) {
-	for {
-		chainer, err := c.store.Chainer(ctx, c.key)
-		if err == nil {
-			err = chainer.Run(ctx, signEvery, c.signed)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			c.mu.Lock()
-			c.logErr = err
-			c.mu.Unlock()
-			say("the log is not chained", "error", err)
-		}
-		select {
-		case <-time.After(retryAfter):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // sweep removes what is past its time.
 func (c *control) sweep(ctx context.Context, say func(string, ...any)) {
 	if err := c.store.Sweep(ctx); err != nil && ctx.Err() == nil {
@@ -348,12 +265,12 @@ func (c *control) sweep(ctx context.Context, say func(string, ...any)) {
 	if c.config.Retention <= 0 {
 		return
 	}
-	n, err := c.store.PruneLog(ctx, c.key, c.now().Add(-c.config.Retention))
+	n, err := c.store.PruneLog(ctx, c.key, c.now().Add(-c.config.Retention), c.older...)
 	if err != nil && ctx.Err() == nil {
 		say("cannot prune the log", "error", err)
 	}
 	if n > 0 {
-		err := c.log.Append(ctx, audit.Entry{Kind: audit.KindService, Who: "host", What: "log pruned", Target: count(int(n), "entry"), Outcome: audit.Done})
+		err := c.log.Append(ctx, audit.Entry{Kind: audit.KindService, Who: "host", What: "log pruned", Target: fmt.Sprintf("%d entries", n), Outcome: audit.Done})
 		if err != nil {
 			say("cannot write the log", "error", err)
 		}

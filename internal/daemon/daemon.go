@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -21,12 +22,15 @@ import (
 // Run is a control plane from start to end: it returns nil when ctx has ended and
 // everything is still, and an error where it could not start. A home that another
 // control plane uses is ErrConflict.
-func Run(ctx context.Context, config Config) (err error) {
+func Run(ctx context.Context, config Config) error {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	if err := os.Mkdir(config.Home, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("cannot make %s: %w", config.Home, err)
+	}
+	if err := ownHome(config.Home); err != nil {
+		return err
 	}
 	unlock, err := lockHome(filepath.Join(config.Home, "bournd.lock"))
 	if err != nil {
@@ -37,6 +41,12 @@ func Run(ctx context.Context, config Config) (err error) {
 	if err != nil {
 		return err
 	}
+	return c.run(ctx)
+}
+
+// run serves until ctx ends and closes everything.
+func (c *control) run(ctx context.Context) (err error) {
+	config := c.config
 	// In the order of their use: the listeners first, then the work, then the database.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	base, stopDatabase := context.WithCancel(context.WithoutCancel(ctx))
@@ -66,28 +76,18 @@ func Run(ctx context.Context, config Config) (err error) {
 	return serve(ctx, c)
 }
 
-// serve answers until ctx ends, then lets what is being answered end.
+// serve answers until ctx ends, then lets what is being answered end. When it returns
+// nothing is being answered.
 func serve(ctx context.Context, c *control) error {
 	s := newServer(c)
-	local, err := listenLocal(c.config.Home)
+	listeners, started, err := listen(c.config, s.noteSealed)
 	if err != nil {
 		return err
-	}
-	listeners := []net.Listener{newPeerListener(local, c.config.Log, s.noteSealed)}
-	started := Started{Socket: local.Addr().String()}
-	if c.config.Listen != "" {
-		tcp, err := listenTCP(c.config.Listen)
-		if err != nil {
-			return errors.Join(err, local.Close())
-		}
-		listeners = append(listeners, netutil.LimitListener(tcp, maxConns))
-		started.HTTP = tcp.Addr().String()
 	}
 	for _, l := range listeners {
 		s.listensTo = append(s.listensTo, l.Addr().String())
 	}
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
 	failed := make(chan error, len(listeners))
 	var servers []*http.Server
 	for _, l := range listeners {
@@ -107,18 +107,53 @@ func serve(ctx context.Context, c *control) error {
 	}
 	last, end := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer end()
+	var closing sync.WaitGroup
 	for _, h := range servers {
-		if err := h.Shutdown(last); err != nil {
-			_ = h.Close() // who still waits has waited long enough
-		}
+		closing.Go(func() {
+			if err := h.Shutdown(last); err != nil {
+				_ = h.Close() // who still waits has waited long enough
+			}
+		})
 	}
+	closing.Wait()
 	for range pending {
 		<-failed
 	}
+	cancel()
+	s.answering.Wait()
 	if stopped != nil && !errors.Is(stopped, http.ErrServerClosed) {
 		return fmt.Errorf("cannot go on answering: %w", stopped)
 	}
 	return nil
+}
+
+// listen makes every listener, or none.
+func listen(config Config, note func(context.Context, error)) (all []net.Listener, started Started, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range all {
+				err = errors.Join(err, l.Close())
+			}
+		}
+	}()
+	local, err := listenLocal(config.Home)
+	if err != nil {
+		return nil, started, err
+	}
+	all = append(all, newPeerListener(local, config.Log, note))
+	started.Socket = local.Addr().String()
+	if config.Listen == "" {
+		return all, started, nil
+	}
+	tcp, err := listenTCP(config.Listen)
+	for _, l := range tcp {
+		all = append(all, netutil.LimitListener(l, maxConns))
+	}
+	if err != nil {
+		return all, started, err
+	}
+	started.HTTP = tcp[0].Addr().String()
+	return all, started, nil
 }
 
 // noteSealed logs that a sealed process was turned away.
@@ -132,15 +167,35 @@ func (s *server) noteSealed(ctx context.Context, why error) {
 	}
 }
 
-// listenTCP listens on an address of this host's own loopback.
-func listenTCP(address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
+// listenTCP listens on an address of this host's own loopback; of localhost on both, where
+// there are two.
+func listenTCP(address string) (all []net.Listener, err error) {
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, bourn.WithHint(fmt.Errorf("%w: cannot listen on %s: %w", bourn.ErrConflict, address, err), "stop what listens there, or name another address with --listen")
+		return nil, bourn.WithHint(fmt.Errorf("%w: cannot listen on %q", bourn.ErrInvalid, bourn.Printable(address)), "give a host and a port, as in localhost:7720")
 	}
-	if tcp, ok := l.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-		return nil, errors.Join(bourn.WithHint(fmt.Errorf("%w: %s is not an address of this host alone", bourn.ErrDenied, address),
-			"listen on localhost; serving others needs TLS, which this version does not have"), l.Close())
+	hosts := []string{host}
+	if host == "localhost" {
+		hosts = []string{"127.0.0.1", "::1"}
 	}
-	return l, nil
+	for _, host := range hosts {
+		if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+			return nil, bourn.WithHint(fmt.Errorf("%w: %q is not an address of this host alone", bourn.ErrDenied, bourn.Printable(address)),
+				"listen on localhost; serving others needs TLS, which this version does not have")
+		}
+	}
+	for i, host := range hosts {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		if err != nil && i > 0 && noSuchAddress(err) {
+			continue // a host without IPv6
+		}
+		if err != nil {
+			return all, bourn.WithHint(fmt.Errorf("%w: cannot listen on %s: %w", bourn.ErrConflict, net.JoinHostPort(host, port), err), "stop what listens there, or name another address with --listen")
+		}
+		all = append(all, l)
+		if port == "0" {
+			_, port, _ = net.SplitHostPort(l.Addr().String())
+		}
+	}
+	return all, nil
 }

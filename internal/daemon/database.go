@@ -49,8 +49,11 @@ func ClusterConfig(ctx context.Context, home, osUser string) (cluster.Config, er
 			fmt.Errorf("%w: user %d has no name on this host, and the database knows its users by name", bourn.ErrWeakHost, os.Geteuid()),
 			"add an entry for it to /etc/passwd")
 	}
-	config := cluster.Config{Dir: filepath.Join(home, "postgres")}
+	config := cluster.Config{Dir: ClusterDir(home)}
 	if os.Geteuid() == 0 {
+		if osUser == "" {
+			osUser = ownerName(config.Dir)
+		}
 		if osUser == "" {
 			osUser = defaultDatabaseUser
 		}
@@ -59,10 +62,7 @@ func ClusterConfig(ctx context.Context, home, osUser string) (cluster.Config, er
 			return config, err
 		}
 		config.User = &u
-		if !enterable(home) {
-			// The database's user cannot pass through root's home.
-			id := sha256.Sum256([]byte(home))
-			config.Dir = filepath.Join(sharedRoot, "postgres-"+hex.EncodeToString(id[:4]))
+		if filepath.Dir(config.Dir) == sharedRoot {
 			if err := os.MkdirAll(sharedRoot, 0o711); err != nil {
 				return config, fmt.Errorf("cannot make the cluster: %w", err)
 			}
@@ -76,6 +76,16 @@ func ClusterConfig(ctx context.Context, home, osUser string) (cluster.Config, er
 		"local records bourn_control,bourn_app peer map=bourn",
 	}
 	return config, nil
+}
+
+// ClusterDir returns where the private cluster of a home stands, or will.
+func ClusterDir(home string) string {
+	if os.Geteuid() == 0 && !enterable(home) {
+		// The database's user cannot pass through root's home.
+		id := sha256.Sum256([]byte(home))
+		return filepath.Join(sharedRoot, "postgres-"+hex.EncodeToString(id[:4]))
+	}
+	return filepath.Join(home, "postgres")
 }
 
 // enterable reports whether everybody may pass through dir and what is above it.
@@ -133,12 +143,15 @@ func (d *database) keep(ctx context.Context, say func(msg string, args ...any)) 
 		<-ctx.Done()
 		return nil
 	}
-	pause := restartPause
+	pause, began := restartPause, time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return d.cluster().Stop(context.WithoutCancel(ctx))
 		case <-d.cluster().Done():
+		}
+		if time.Since(began) > time.Minute {
+			pause = restartPause // it ran well for a time
 		}
 		say("PostgreSQL ended; starting it again", "pause", pause, "log", d.cluster().Log())
 		select {
@@ -146,14 +159,10 @@ func (d *database) keep(ctx context.Context, say func(msg string, args ...any)) 
 			return nil
 		case <-time.After(pause):
 		}
-		began := time.Now()
-		if err := d.start(ctx); err != nil {
+		began = time.Now()
+		pause = min(2*pause, time.Minute)
+		if err := d.start(ctx); err != nil && ctx.Err() == nil {
 			say("cannot start PostgreSQL", "error", err)
-			pause = min(2*pause, time.Minute)
-			continue
-		}
-		if time.Since(began) > time.Minute {
-			pause = restartPause
 		}
 	}
 }

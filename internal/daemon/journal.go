@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"fmt"
+	"os"
 
+	"bourn"
 	"bourn/internal/audit"
 	"bourn/internal/store"
 )
@@ -10,7 +13,11 @@ import (
 // takeIn moves what runs without a daemon noted into the log. An entry that was taken in
 // before it could be removed is there once all the same: it keeps its id.
 func (c *control) takeIn(ctx context.Context) error {
-	return audit.TakeIn(audit.JournalPath(c.config.Home), func(entries []audit.Entry) error {
+	path := audit.JournalPath(c.config.Home)
+	if _, err := os.Lstat(path); err == nil && foreign(path) {
+		return bourn.WithHint(fmt.Errorf("%w: the log of runs, journal.jsonl in $BOURN_HOME, is another user's", bourn.ErrDenied), "remove it")
+	}
+	return audit.TakeIn(path, func(entries []audit.Entry) error {
 		encoded := make([]store.EncodedEntry, 0, len(entries))
 		for _, e := range entries {
 			body, err := e.Encode(c.now())
@@ -19,6 +26,18 @@ func (c *control) takeIn(ctx context.Context) error {
 			}
 			encoded = append(encoded, store.EncodedEntry{ID: e.ID, At: e.At, Body: body})
 		}
-		return c.store.AppendLog(ctx, encoded)
+		err := c.store.AppendLog(ctx, encoded)
+		if err == nil || bourn.CodeOf(err) == bourn.CodeUnavailable {
+			return err
+		}
+		// One that the database refuses must not keep back the others for ever.
+		for i, e := range encoded {
+			if err := c.store.AppendLog(ctx, encoded[i:i+1]); err != nil && bourn.CodeOf(err) == bourn.CodeUnavailable {
+				return err
+			} else if err != nil {
+				c.config.Log.ErrorContext(ctx, "an entry in the log of runs cannot be taken in", "id", e.ID)
+			}
+		}
+		return nil
 	})
 }

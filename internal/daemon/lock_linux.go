@@ -26,6 +26,9 @@ func lockHome(path string) (unlock func(), err error) {
 			who = " (process " + strings.TrimSpace(bourn.Printable(string(pid))) + ")"
 		}
 		f.Close()
+		if who == "" {
+			return nil, bourn.WithHint(fmt.Errorf("%w: another command works on the database of this home", bourn.ErrConflict), "wait until bourn db has ended")
+		}
 		return nil, bourn.WithHint(fmt.Errorf("%w: a control plane runs already%s", bourn.ErrConflict, who), "bourn serve --stop ends it")
 	}
 	if err == nil {
@@ -36,6 +39,30 @@ func lockHome(path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("cannot lock the home: %w", err)
 	}
 	return func() { f.Close() }, nil
+}
+
+// ownHome refuses a home that others could change: the key and the socket stand in it.
+func ownHome(home string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(home, &st); err != nil {
+		return fmt.Errorf("cannot look at %s: %w", home, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
+		return bourn.WithHint(fmt.Errorf("%w: %s is not a directory that only its user can change", bourn.ErrDenied, home),
+			"set BOURN_HOME to a directory of your own, chmod 700")
+	}
+	return nil
+}
+
+// foreign reports whether a file is another user's.
+func foreign(path string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && st.Uid != uint32(os.Geteuid())
+}
+
+// noSuchAddress reports whether a host lacks an address, or its whole family.
+func noSuchAddress(err error) bool {
+	return errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }
 
 func writePid(f *os.File) error {

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,10 +19,13 @@ import (
 const (
 	collapseWithin = 10 * time.Second // like entries within it are one, with a count
 	quotaWithin    = time.Minute
-	quotaRefusals  = 600  // of one run in quotaWithin; more are counted, not written
-	quotaEffects   = 6000 // of one run in quotaWithin; more are refused
-	maxTracked     = 10000
-	commitMost     = 2000 // entries that share a commit
+	quotaRefusals  = 600   // of one run in quotaWithin; more are counted, not written
+	quotaEffects   = 6000  // of one run in quotaWithin; more are refused
+	maxRuns        = 10000 // whose quotas are counted; the rest share one
+	maxLike        = 2000  // refusals that are held against new ones: each some kilobytes
+	maxWaiting     = 10000 // entries that wait for a commit; more are refused
+	commitMost     = 2000  // entries that share a commit
+	commitWithin   = 10 * time.Second
 )
 
 // A logSink commits entries; when it returns nil they are on disk.
@@ -37,6 +42,7 @@ type logWriter struct {
 	mu      sync.Mutex
 	waiting []*pending
 	busy    bool
+	closed  bool
 	runs    map[string]*quota
 	like    map[likeness]*collapsed
 }
@@ -53,10 +59,11 @@ type quota struct {
 	left              int // refusals that were counted and not written
 }
 
-// likeness is what makes two refusals the same.
-type likeness struct {
-	run, who, what, target, by, reason string
-	outcome                            audit.Outcome
+// likeness is what makes two refusals the same, hashed: its parts are as long as they are.
+type likeness [sha256.Size]byte
+
+func likenessOf(e audit.Entry) likeness {
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %q", e.Run, e.Who, e.What, e.Target, e.By, e.Reason, e.Outcome))
 }
 
 type collapsed struct {
@@ -73,10 +80,32 @@ func newLogWriter(sink logSink, now func() time.Time) *logWriter {
 // happen. ErrUnavailable means that it must not.
 func (w *logWriter) Append(ctx context.Context, e audit.Entry) error {
 	if e.Run != "" && !w.admit(e.Run) {
-		return bourn.WithHint(fmt.Errorf("%w: run %s writes more to the log than it may (%d entries a minute)", bourn.ErrUnavailable, bourn.Printable(e.Run), quotaEffects),
+		return bourn.WithHint(fmt.Errorf("%w: this run writes more to the log than it may (%d entries a minute)", bourn.ErrUnavailable, quotaEffects),
 			"slow down")
 	}
 	return w.commit(ctx, e)
+}
+
+// Effect commits an entry, lets its effect happen and adds how that ended. An outcome that
+// cannot be written changes nothing: the log says that the effect was allowed.
+func (w *logWriter) Effect(ctx context.Context, e audit.Entry, effect func() error) error {
+	if e.ID == "" {
+		e.ID = audit.NewID()
+	}
+	if err := w.Append(ctx, e); err != nil {
+		return err
+	}
+	began := w.now()
+	err := effect()
+	outcome := audit.Entry{Kind: audit.KindOutcome, Who: e.Who, Run: e.Run, What: e.What, Of: e.ID, Outcome: audit.Done, Trace: e.Trace, Duration: w.now().Sub(began).Microseconds()}
+	if err != nil {
+		outcome.Outcome, outcome.Reason = audit.Failed, string(bourn.CodeOf(err))
+	}
+	// What has happened is said also of a caller who has gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitWithin)
+	defer cancel()
+	_ = w.commit(ctx, outcome)
+	return err
 }
 
 // Refused writes that something was refused: nothing happened, so that repeats within
@@ -92,8 +121,13 @@ func (w *logWriter) Refused(ctx context.Context, e audit.Entry) error {
 	return w.commit(ctx, e)
 }
 
-// Close returns when nothing is being written.
-func (w *logWriter) Close() { w.work.Wait() }
+// Close lets nothing in any more and returns when nothing is being written.
+func (w *logWriter) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.work.Wait()
+}
 
 // admit counts an effect against its run's quota.
 func (w *logWriter) admit(run string) bool {
@@ -109,8 +143,9 @@ func (w *logWriter) first(e audit.Entry) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	key := likeness{e.Run, e.Who, e.What, e.Target, e.By, e.Reason, e.Outcome}
-	if c := w.like[key]; c != nil && now.Sub(c.since) < collapseWithin {
+	key := likenessOf(e)
+	// One that has a count goes on counting until Flush has written it.
+	if c := w.like[key]; c != nil && (c.more > 0 || now.Sub(c.since) < collapseWithin) {
 		c.more++
 		return false
 	}
@@ -120,87 +155,155 @@ func (w *logWriter) first(e audit.Entry) bool {
 		q.left++
 		return false
 	}
-	if len(w.like) < maxTracked {
-		w.like[key] = &collapsed{entry: e, since: now}
+	if _, err := e.Encode(now); err == nil && (len(w.like) < maxLike || w.like[key] != nil) {
+		w.like[key] = &collapsed{entry: e, since: now} // cut to an entry's limits by now
 	}
 	return true
 }
 
+// manyRuns is the name that the quota of all runs beyond maxRuns has.
+const manyRuns = "\x00"
+
 func (w *logWriter) quota(run string) *quota {
 	q := w.runs[run]
+	if q == nil && run != "" && len(w.runs) >= maxRuns {
+		run = manyRuns
+		q = w.runs[run]
+	}
 	if q == nil {
-		if len(w.runs) >= maxTracked {
-			run = "" // all that are too many share one
-			if q = w.runs[run]; q != nil {
-				return q
-			}
-		}
 		q = &quota{since: w.now()}
 		w.runs[run] = q
 	}
-	if w.now().Sub(q.since) >= quotaWithin && q.left == 0 {
-		*q = quota{since: w.now()}
+	if now := w.now(); now.Sub(q.since) >= quotaWithin {
+		*q = quota{since: now, left: q.left}
 	}
 	return q
 }
 
-// Flush writes the counts of what was left out and is old enough, or of all of it.
+// Flush writes the counts of what was left out and is old enough, or of all of it. A count
+// that cannot be written is kept for the next time.
 func (w *logWriter) Flush(ctx context.Context, all bool) error {
-	var due []audit.Entry
+	counts, waiting := w.due(all)
+	var failed error
+	for i, p := range waiting {
+		if err := w.wait(ctx, p); err != nil {
+			failed = err
+			w.keep(counts[i])
+		}
+	}
+	return failed
+}
+
+// A tally is an entry that stands for others, with where they were counted.
+type tally struct {
+	run  string   // of a quota
+	like likeness // else
+	c    collapsed
+}
+
+// due takes the counts that are to be written, and hands their entries to whoever commits.
+func (w *logWriter) due(all bool) (counts []tally, waiting []*pending) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	now := w.now()
+	add := func(c tally) {
+		e := c.c.entry
+		e.ID, e.At, e.Repeated = "", time.Time{}, c.c.more
+		body, err := e.Encode(now)
+		if err != nil {
+			return // it was encoded before: it can be
+		}
+		counts = append(counts, c)
+		waiting = append(waiting, w.enter(e, body))
+	}
 	for key, c := range w.like {
 		if !all && now.Sub(c.since) < collapseWithin {
 			continue
 		}
 		delete(w.like, key)
 		if c.more > 0 {
-			e := c.entry
-			e.ID, e.At, e.Repeated = "", time.Time{}, c.more
-			due = append(due, e)
+			add(tally{like: key, c: *c})
 		}
 	}
 	for run, q := range w.runs {
-		if !all && now.Sub(q.since) < quotaWithin {
+		if !all && now.Sub(q.since) < quotaWithin && q.left == 0 {
 			continue
 		}
-		delete(w.runs, run)
-		if q.left > 0 {
-			due = append(due, audit.Entry{Kind: audit.KindAction, Who: "host", Run: run, What: "refusals beyond the run's quota", Outcome: audit.Denied, Repeated: q.left})
+		left := q.left
+		q.left = 0
+		if all || now.Sub(q.since) >= quotaWithin {
+			delete(w.runs, run)
+		}
+		if left > 0 {
+			e := audit.Entry{Kind: audit.KindAction, Who: "host", Run: run, What: "refusals beyond the run's quota", Outcome: audit.Denied}
+			if run == manyRuns {
+				e.Run, e.What = "", "refusals beyond the quota of many runs"
+			}
+			add(tally{run: run, c: collapsed{entry: e, more: left}})
 		}
 	}
-	w.mu.Unlock()
-	for _, e := range due {
-		if err := w.commit(ctx, e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return counts, waiting
 }
 
-// commit hands an entry to whoever commits, or commits all that wait.
+// keep takes back a count that was not written.
+func (w *logWriter) keep(c tally) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.like == (likeness{}) {
+		w.quota(c.run).left += c.c.more
+		return
+	}
+	if now := w.like[c.like]; now != nil {
+		now.more += c.c.more
+		return
+	}
+	w.like[c.like] = &c.c
+}
+
+// commit writes an entry and waits for it.
 func (w *logWriter) commit(ctx context.Context, e audit.Entry) error {
 	body, err := e.Encode(w.now())
 	if err != nil {
 		return err
 	}
-	p := &pending{store.EncodedEntry{ID: e.ID, At: e.At, Body: body}, make(chan error, 1)}
 	w.mu.Lock()
+	var p *pending
+	if !w.closed && len(w.waiting) < maxWaiting {
+		p = w.enter(e, body)
+	}
+	w.mu.Unlock()
+	if p == nil {
+		return bourn.WithHint(fmt.Errorf("%w: more is to be written to the log than it takes", bourn.ErrUnavailable), "try again later; see bourn db status")
+	}
+	return w.wait(ctx, p)
+}
+
+// enter lets an encoded entry wait for a commit. The lock is held.
+func (w *logWriter) enter(e audit.Entry, body []byte) *pending {
+	p := &pending{store.EncodedEntry{ID: e.ID, At: e.At, Body: body}, make(chan error, 1)}
 	w.waiting = append(w.waiting, p)
-	if w.busy {
-		w.mu.Unlock()
-	} else {
+	if !w.busy {
 		w.busy = true
-		w.mu.Unlock()
 		w.work.Go(w.drain)
 	}
+	return p
+}
+
+// wait returns when an entry was committed. One whose caller waits no longer is taken
+// back, unless it is being committed.
+func (w *logWriter) wait(ctx context.Context, p *pending) error {
 	select {
 	case err := <-p.done:
 		return err
 	case <-ctx.Done():
-		// It may be committed yet: nothing may happen, and the log says that it was asked for.
-		return fmt.Errorf("%w: the log was not written in time", bourn.ErrUnavailable)
 	}
+	w.mu.Lock()
+	if i := slices.Index(w.waiting, p); i >= 0 {
+		w.waiting = slices.Delete(w.waiting, i, i+1)
+	}
+	w.mu.Unlock()
+	// It may be committed yet: nothing may happen, and the log says that it was asked for.
+	return bourn.WithHint(fmt.Errorf("%w: the log was not written in time", bourn.ErrUnavailable), "try again; see bourn db status")
 }
 
 // drain commits what waits, in batches, until nothing does. The caller's context does
@@ -210,22 +313,33 @@ func (w *logWriter) drain() {
 		w.mu.Lock()
 		n := min(len(w.waiting), commitMost)
 		if n == 0 {
-			w.busy = false
+			w.waiting, w.busy = nil, false
 			w.mu.Unlock()
 			return
 		}
-		work := w.waiting[:n]
+		batch := slices.Clone(w.waiting[:n])
 		w.waiting = w.waiting[n:]
 		w.mu.Unlock()
-		entries := make([]store.EncodedEntry, n)
-		for i, p := range work {
-			entries[i] = p.entry
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		err := w.sink.AppendLog(ctx, entries)
-		cancel()
-		for _, p := range work {
-			p.done <- err
-		}
+		w.write(batch)
+	}
+}
+
+// write commits entries together; of those that the database refuses it finds the ones that
+// are the reason, and the others are committed all the same.
+func (w *logWriter) write(batch []*pending) {
+	entries := make([]store.EncodedEntry, len(batch))
+	for i, p := range batch {
+		entries[i] = p.entry
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commitWithin)
+	err := w.sink.AppendLog(ctx, entries)
+	cancel()
+	if err != nil && len(batch) > 1 && bourn.CodeOf(err) != bourn.CodeUnavailable {
+		w.write(batch[:len(batch)/2])
+		w.write(batch[len(batch)/2:])
+		return
+	}
+	for _, p := range batch {
+		p.done <- err
 	}
 }

@@ -70,6 +70,14 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(b)
+}
+
 // Unwrap lets http.ResponseController reach the connection.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
@@ -81,14 +89,27 @@ func (s *server) measured(next http.Handler) http.Handler {
 		a := &answer{ResponseWriter: w}
 		ctx, end := s.traces.begin(r.Context(), r)
 		met := new(pattern)
+		s.answering.Add(1)
+		defer s.answering.Done()
+		// Also of one that is broken off.
+		defer func() {
+			status := a.status
+			if status == 0 {
+				status = http.StatusOK
+			}
+			route := met.name()
+			end(route, status)
+			s.metrics.requests.WithLabelValues(route, method(r.Method), strconv.Itoa(status)).Observe(time.Since(began).Seconds())
+		}()
 		next.ServeHTTP(a, r.WithContext(context.WithValue(ctx, patternKey, met)))
-		status := a.status
-		if status == 0 {
-			status = http.StatusOK
-		}
-		route := met.name()
-		end(route, status)
-		s.metrics.requests.WithLabelValues(route, method(r.Method), strconv.Itoa(status)).Observe(time.Since(began).Seconds())
+	})
+}
+
+// measuredNow has the gauges of what is now read anew for each look at them.
+func (s *server) measuredNow(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.control.health(r.Context())
+		next.ServeHTTP(w, r)
 	})
 }
 

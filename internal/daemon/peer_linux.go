@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"bourn"
 
@@ -20,7 +21,10 @@ var namespaces = []string{"user", "mnt", "pid"}
 // peerOf returns who connected, and refuses a process that runs sealed: one in another
 // user, mount or pid namespace, with no_new_privs or under seccomp. The kernel notes the
 // process when it connects (SO_PEERCRED, unix(7)), and its pidfd (SO_PEERPIDFD, Linux
-// 6.5) tells that what was read in /proc was about it and no process that came after.
+// 6.5) tells that what was read in /proc was about it and no process that came after. An
+// older kernel has no such descriptor: there the process of that number must have been
+// started by the time the daemon took the connection, and be the same user's. What that
+// leaves open is a number that is used again between connecting and being accepted.
 func peerOf(conn *net.UnixConn) (Peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -29,32 +33,74 @@ func peerOf(conn *net.UnixConn) (Peer, error) {
 	var cred *unix.Ucred
 	pidfd := -1
 	var credErr, fdErr error
+	accepted := time.Now()
 	err = raw.Control(func(fd uintptr) {
 		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 		pidfd, fdErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	})
+	if fdErr == nil && pidfd >= 0 {
+		defer unix.Close(pidfd)
+	}
 	if err = errors.Join(err, credErr); err != nil {
 		return Peer{}, fmt.Errorf("%w: cannot tell who connected: %w", bourn.ErrDenied, err)
 	}
-	if fdErr == nil {
-		defer unix.Close(pidfd)
-	} else if pidfd, err = unix.PidfdOpen(int(cred.Pid), 0); err == nil {
-		// Before Linux 6.5: the process of this number now. One that took the number over
-		// since has the same user, or the credentials would differ below.
-		defer unix.Close(pidfd)
-	} else {
-		return Peer{}, fmt.Errorf("%w: cannot tell who connected: the process is gone", bourn.ErrDenied)
-	}
 	if cred.Pid <= 0 {
 		return Peer{}, errSealed("it is in another pid namespace")
+	}
+	switch {
+	case errors.Is(fdErr, unix.ENOPROTOOPT):
+		if pidfd, err = unix.PidfdOpen(int(cred.Pid), 0); err != nil {
+			return Peer{}, errGone
+		}
+		defer unix.Close(pidfd)
+		if err := stillTheOne(int(cred.Pid), cred.Uid, accepted); err != nil {
+			return Peer{}, err
+		}
+	case fdErr != nil:
+		// The kernel has such descriptors, and none of this process: it has ended, and its
+		// number may be another's.
+		return Peer{}, errGone
 	}
 	if err := unsealed(int(cred.Pid)); err != nil {
 		return Peer{}, err
 	}
 	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil && !errors.Is(err, unix.EPERM) {
-		return Peer{}, fmt.Errorf("%w: cannot tell who connected: the process is gone", bourn.ErrDenied)
+		return Peer{}, errGone
 	}
 	return Peer{Pid: int(cred.Pid), UID: cred.Uid, GID: cred.Gid}, nil
+}
+
+// errGone refuses a peer that has ended.
+var errGone = fmt.Errorf("%w: cannot tell who connected: the process is gone", bourn.ErrDenied)
+
+// ticks is how many ticks of /proc a second has: it is the same on every architecture
+// (USER_HZ, time(7)).
+const ticks = 100
+
+// stillTheOne returns an error if the process of that number is another user's, or was
+// started after a time.
+func stillTheOne(pid int, uid uint32, at time.Time) error {
+	var dir unix.Stat_t
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil || unix.Stat("/proc/"+strconv.Itoa(pid), &dir) != nil || dir.Uid != uid {
+		return errGone
+	}
+	// The name in parentheses may hold anything; the start time is field 22 (proc(5)).
+	_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return errGone
+	}
+	started, err := strconv.ParseInt(fields[19], 10, 64)
+	var boot unix.Timespec
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil {
+		return errGone
+	}
+	limit := time.Duration(boot.Nano()) - time.Since(at)
+	if time.Duration(started)*(time.Second/ticks) > limit {
+		return errGone
+	}
+	return nil
 }
 
 // unsealed returns an error unless the process runs as freely as this one. What cannot be

@@ -77,11 +77,21 @@ func useProblems() {
 	}
 }
 
+// humaUnreadable is what huma says of a body that it cannot read, with the status 500.
+const humaUnreadable = "cannot read request body"
+
 // humaProblem makes an error of huma's own. Its texts name places and rules; the values
 // that it would add are what the caller sent, and are left out. What a JSON parser says
 // quotes its input, and is replaced.
 func humaProblem(id string, status int, message string, errs ...error) *problem {
 	code := codeOfStatus(status)
+	if status == http.StatusBadRequest {
+		status = code.HTTPStatus() // what cannot be read is invalid, as everything else is
+	}
+	if message == humaUnreadable {
+		// A body that breaks off, or breaks HTTP's own rules, is no fault of ours.
+		status, code = bourn.CodeInvalid.HTTPStatus(), bourn.CodeInvalid
+	}
 	p := &problem{api.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: string(code), Detail: message, Instance: id}}
 	if code == bourn.CodeInternal {
 		p.Detail = "something went wrong in the control plane"
@@ -100,6 +110,9 @@ func humaProblem(id string, status int, message string, errs ...error) *problem 
 		case errors.As(err, &detail):
 			e := detail.ErrorDetail()
 			d.Location, d.Message = location(e.Location), saying(e.Message)
+			if kept, ok := strings.CutPrefix(e.Message, strictMark); ok {
+				d.Location, d.Message, _ = strings.Cut(kept, ": ")
+			}
 		}
 		p.Errors = append(p.Errors, d)
 	}
@@ -109,17 +122,12 @@ func humaProblem(id string, status int, message string, errs ...error) *problem 
 // location keeps the part of a place that the interface defines; an unknown key is the
 // caller's own text.
 func location(at string) string {
-	if len(at) > 200 {
-		return at[:strings.IndexAny(at+".", ".")]
-	}
-	return bourn.Printable(at)
+	known, _ := knownPlace(strings.NewReplacer("[", ".", "]", "").Replace(at))
+	return known
 }
 
 // saying keeps what huma says about a rule, and drops what quotes the input.
 func saying(message string) string {
-	if m, ok := strings.CutPrefix(message, strictMark); ok {
-		return m
-	}
 	for _, known := range []string{"expected ", "unexpected property", "unknown query parameter", "request body is", "required "} {
 		if strings.HasPrefix(message, known) {
 			return message

@@ -14,6 +14,7 @@ import (
 	"bourn/internal/store"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 // out and in are what huma makes answers and requests of.
@@ -72,10 +73,7 @@ func (s *server) boundariesRoutes() {
 		}
 		return &out[api.Boundaries]{s.control.boundaries.Show()}, nil
 	})
-	type history struct {
-		Most int `query:"most" minimum:"1" maximum:"1000" default:"50"`
-	}
-	handle(s, operation("boundaries-history", "GET", "/v1/boundaries/history", "The versions of the hard blocks, the newest first"), func(ctx context.Context, in *history) (*out[api.BoundariesHistory], error) {
+	handle(s, operation("boundaries-history", "GET", "/v1/boundaries/history", "The versions of the hard blocks, the newest first"), func(ctx context.Context, in *historyQuery) (*out[api.BoundariesHistory], error) {
 		h, err := s.control.boundaries.History(ctx, in.Most)
 		return &out[api.BoundariesHistory]{h}, err
 	})
@@ -83,6 +81,16 @@ func (s *server) boundariesRoutes() {
 		r, err := s.control.boundaries.Test(in.Body)
 		return &out[api.TestedBoundaries]{r}, err
 	})
+}
+
+// historyQuery says how many versions are wanted.
+type historyQuery struct {
+	Most int `query:"most" minimum:"1" maximum:"1000" default:"50"`
+}
+
+// byID names one thing.
+type byID struct {
+	ID string `path:"id" maxLength:"64"`
 }
 
 // logQuery says which lines of the log are wanted.
@@ -124,7 +132,7 @@ func (s *server) logRoutes() {
 			return nil, err
 		}
 		filter := in.filter()
-		filter.Most, filter.Newest = 5000, false
+		filter.Most, filter.Newest = 1000, false
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			hc.SetHeader("Content-Type", "application/jsonl")
 			s.export(ctx, hc, filter)
@@ -135,9 +143,17 @@ func (s *server) logRoutes() {
 // export writes line after line. One that cannot be read breaks the answer off: the
 // reader sees that it is not whole.
 func (s *server) export(ctx context.Context, hc huma.Context, filter store.LogFilter) {
-	w := bufio.NewWriter(hc.BodyWriter())
+	_, answer := humago.Unwrap(hc)
+	control := http.NewResponseController(answer)
+	w := bufio.NewWriter(answer)
 	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
 	for {
+		// A long log takes long; a reader who takes nothing does not.
+		if err := control.SetWriteDeadline(time.Now().Add(batchWithin)); err != nil {
+			s.log.ErrorContext(ctx, "cannot bound the export of the log", "error", err)
+			panic(http.ErrAbortHandler)
+		}
 		lines, err := s.control.store.LogLines(ctx, filter)
 		if err != nil {
 			s.log.ErrorContext(ctx, "cannot export the log", "error", err)
@@ -190,10 +206,16 @@ func (s *server) tokenRoutes() {
 			}
 			expires = &in.Body.Expires
 		}
-		if err := s.control.log.Append(ctx, audit.Entry{Kind: audit.KindChange, Who: who, What: "diagnostics token made", Target: in.Body.Name, Outcome: audit.Allowed, Trace: traceID(ctx)}); err != nil {
-			return nil, err
+		if bourn.Printable(in.Body.Name) != in.Body.Name {
+			return nil, fmt.Errorf("%w: the token's name holds characters that cannot be printed", bourn.ErrInvalid)
 		}
-		token, kept, err := s.control.store.NewDiagnosticsToken(ctx, in.Body.Name, who, expires)
+		entry := audit.Entry{Kind: audit.KindChange, Who: who, What: "diagnostics token made", Target: in.Body.Name, Outcome: audit.Allowed, Trace: traceID(ctx)}
+		var token string
+		var kept store.DiagnosticsToken
+		err = s.control.log.Effect(ctx, entry, func() (err error) {
+			token, kept, err = s.control.store.NewDiagnosticsToken(ctx, in.Body.Name, who, expires)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -201,18 +223,13 @@ func (s *server) tokenRoutes() {
 		made.Token = token
 		return &out[api.DiagnosticsToken]{made}, nil
 	})
-	type byID struct {
-		ID string `path:"id" maxLength:"64"`
-	}
 	handle(s, operation("revoke-diagnostics-token", "DELETE", "/v1/diagnostics-tokens/{id}", "End a diagnostics token at once"), func(ctx context.Context, in *byID) (*none, error) {
 		who, err := s.gate.administrator(ctx, "revoke a diagnostics token")
 		if err != nil {
 			return nil, err
 		}
-		if err := s.control.log.Append(ctx, audit.Entry{Kind: audit.KindChange, Who: who, What: "diagnostics token revoked", Target: in.ID, Outcome: audit.Allowed, Trace: traceID(ctx)}); err != nil {
-			return nil, err
-		}
-		return nil, s.control.store.RevokeDiagnosticsToken(ctx, in.ID)
+		entry := audit.Entry{Kind: audit.KindChange, Who: who, What: "diagnostics token revoked", Target: in.ID, Outcome: audit.Allowed, Trace: traceID(ctx)}
+		return nil, s.control.log.Effect(ctx, entry, func() error { return s.control.store.RevokeDiagnosticsToken(ctx, in.ID) })
 	})
 }
 

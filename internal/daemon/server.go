@@ -7,8 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
-	"strings"
+	"sync"
 	"time"
 
 	"bourn"
@@ -27,6 +26,8 @@ const (
 	maxConns    = 512 // of each listener
 	answerMost  = 10 * time.Minute
 	closeWithin = 10 * time.Second
+	batchWithin = 30 * time.Second // each part of an export
+	maxPerUser  = 128              // connections of one OS user at the local socket
 )
 
 // A server answers requests.
@@ -41,12 +42,13 @@ type server struct {
 	handler   http.Handler
 	api       huma.API
 	listensTo []string
+	answering sync.WaitGroup // requests that are being answered
 }
 
 // newServer builds the handler of every request.
 func newServer(c *control) *server {
 	s := &server{config: c.config, started: c.now(), control: c, log: c.config.Log, metrics: c.metrics, traces: c.traces,
-		gate: &gatekeeper{store: c.store, log: c.log, now: c.now}}
+		gate: newGatekeeper(c.store, c.log, c.now)}
 	humaErrors.Do(useProblems)
 	mux := http.NewServeMux()
 	config := huma.Config{
@@ -66,12 +68,25 @@ func newServer(c *control) *server {
 	}
 	s.api = humago.New(mux, config)
 	s.routes()
-	mux.Handle("GET /metrics", s.metrics.handler())
+	s.describeObjects()
+	mux.Handle("GET /metrics", s.measuredNow(s.metrics.handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, bourn.WithHint(errNoRoute, "GET /openapi.json lists what there is"))
 	})
 	s.handler = s.measured(s.recovered(s.identified(s.bounded(routed(mux)))))
 	return s
+}
+
+// describeObjects says of what is kept as the bytes that were sent that it is an object: a
+// type alone does not.
+func (s *server) describeObjects() {
+	for name, schema := range s.api.OpenAPI().Components.Schemas.Map() {
+		property := map[string]string{"SaveBoundaries": "document", "TestBoundaries": "document", "Boundaries": "document", "LogLine": "entry"}[name]
+		if p := schema.Properties[property]; p != nil {
+			p.Type, p.AdditionalProperties = huma.TypeObject, true
+			p.PrecomputeMessages()
+		}
+	}
 }
 
 var errNoRoute = wrap(bourn.ErrNotFound, "there is nothing at this address for this method")
@@ -98,42 +113,10 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	_ = json.NewEncoder(w).Encode(p.Problem) // the caller has gone away, then
 }
 
-// bounded refuses what is larger than any request needs, and bodies of another type than
-// JSON: a form that a browser was led to send is one.
-func (s *server) bounded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > maxBody {
-			writeProblem(w, humaProblem(requestID(r.Context()), http.StatusRequestEntityTooLarge, "request body is too large"))
-			return
-		}
-		if r.ContentLength != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
-			if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
-				writeProblem(w, humaProblem(requestID(r.Context()), http.StatusUnsupportedMediaType, "request body is not application/json"))
-				return
-			}
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
-	})
-}
-
-// recovered makes a panic an internal error.
-func (s *server) recovered(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if p := recover(); p != nil {
-				s.log.ErrorContext(r.Context(), "panic", "value", p, "stack", string(debug.Stack()))
-				writeProblem(w, problemOf(r.Context(), s.log, bourn.ErrInternal))
-			}
-		}()
-		next.ServeHTTP(w, r)
-	})
-}
-
 // http returns a server for one listener.
 func (s *server) http(base context.Context) *http.Server {
 	return &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: headWithin, ReadTimeout: readWithin, WriteTimeout: answerMost, IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
+		Handler: s.handler, DisableGeneralOptionsHandler: true, ReadHeaderTimeout: headWithin, ReadTimeout: readWithin, WriteTimeout: answerMost, IdleTimeout: idleWithin, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return base },
 		ConnContext: withPeer,
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

@@ -66,16 +66,24 @@ func (c *peerConn) Close() error {
 type peerListener struct {
 	*net.UnixListener
 	log     *slog.Logger
-	served  chan struct{} // a place for each connection that is served
-	refused chan struct{} // and for each that is being refused
 	note    func(context.Context, error)
+	refused chan struct{} // a place for each connection that is being refused
+	work    sync.WaitGroup
+	ctx     context.Context // ends with the listener
+	cancel  context.CancelFunc
+
+	mu     sync.Mutex
+	served int
+	of     map[uint32]int // by OS user
 }
 
 // maxRefusals is how many sealed peers are answered at once; more are just closed.
 const maxRefusals = 8
 
 func newPeerListener(l *net.UnixListener, log *slog.Logger, note func(context.Context, error)) *peerListener {
-	return &peerListener{UnixListener: l, log: log, served: make(chan struct{}, maxConns), refused: make(chan struct{}, maxRefusals), note: note}
+	p := &peerListener{UnixListener: l, log: log, note: note, refused: make(chan struct{}, maxRefusals), of: map[uint32]int{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
 }
 
 // Accept returns the next connection that is to be served.
@@ -86,33 +94,74 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		peer, err := peerOf(conn)
-		if err == nil {
-			select {
-			case l.served <- struct{}{}:
-				return &peerConn{conn, peer, sync.OnceFunc(func() { <-l.served })}, nil
-			default: // waiting would keep everybody out
-				conn.Close()
-				continue
-			}
+		if err != nil {
+			l.refuse(conn, err)
+			continue
 		}
-		select {
-		case l.refused <- struct{}{}:
-			go func() {
-				defer func() { <-l.refused }()
-				l.note(context.Background(), err)
-				turnAway(conn, err)
-			}()
-		default:
+		if !l.enter(peer.UID) { // waiting would keep everybody out
 			conn.Close()
+			continue
 		}
+		return &peerConn{conn, peer, sync.OnceFunc(func() { l.leave(peer.UID) })}, nil
 	}
 }
+
+// Close implements net.Listener. It returns when nobody is being refused any more.
+func (l *peerListener) Close() error {
+	l.cancel()
+	err := l.UnixListener.Close()
+	l.work.Wait()
+	return err
+}
+
+// enter takes a place for a connection of an OS user. One user does not get all.
+func (l *peerListener) enter(uid uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.served >= maxConns || l.of[uid] >= maxPerUser {
+		return false
+	}
+	l.served++
+	l.of[uid]++
+	return true
+}
+
+func (l *peerListener) leave(uid uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.served--
+	if l.of[uid]--; l.of[uid] == 0 {
+		delete(l.of, uid)
+	}
+}
+
+// refuse answers a connection that is not served, or closes it where many are being
+// refused. Accept is the only caller: nothing is refused after Close has waited.
+func (l *peerListener) refuse(conn *net.UnixConn, why error) {
+	select {
+	case l.refused <- struct{}{}:
+	default:
+		conn.Close()
+		return
+	}
+	l.work.Go(func() {
+		defer func() { <-l.refused }()
+		// Answering ends with the listener.
+		stop := context.AfterFunc(l.ctx, func() { _ = conn.SetDeadline(time.Now()) })
+		defer stop()
+		l.note(l.ctx, why)
+		turnAway(conn, why)
+	})
+}
+
+// refuseWithin is how long who is refused may take to ask and to take the answer.
+const refuseWithin = time.Second
 
 // turnAway answers one request with the refusal and closes. It reads what was asked for,
 // so that the answer is not lost, and looks at none of it.
 func turnAway(conn net.Conn, why error) {
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(refuseWithin)); err != nil {
 		return
 	}
 	p := problemOf(context.Background(), slog.New(slog.DiscardHandler), why)

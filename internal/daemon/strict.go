@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
+	"sync"
 
-	"bourn"
+	"bourn/api"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
@@ -42,31 +44,68 @@ type strictError struct{ at, what string }
 // only the text.
 const strictMark = "bourn-strict: "
 
-func (e *strictError) Error() string { return strictMark + e.what }
+func (e *strictError) Error() string { return strictMark + e.at + ": " + e.what }
 
 func strictOf(err error) error {
 	e := &strictError{at: "body", what: "is not valid JSON"}
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
+	isSemantic, isSyntactic := errors.As(err, &semantic), errors.As(err, &syntactic)
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		e.what = "has a key twice"
 	case errors.Is(err, json.ErrUnknownName):
 		e.what = "has a key that is not known (keys are compared with their case)"
-	case errors.As(err, &semantic):
+	case isSemantic:
 		e.what = "has a value of another type"
-	case errors.As(err, &syntactic) && errors.Is(err, io.ErrUnexpectedEOF):
+	case isSyntactic && errors.Is(err, io.ErrUnexpectedEOF):
 		e.what = "ends too early"
 	}
 	var pointer jsontext.Pointer
-	if semantic != nil {
+	if isSemantic {
 		pointer = semantic.JSONPointer
-	} else if syntactic != nil {
+	}
+	if isSyntactic && len(syntactic.JSONPointer) > len(pointer) {
 		pointer = syntactic.JSONPointer
 	}
-	// The last part of a place may be a key that was made up.
-	if parent := string(pointer.Parent()); parent != "" && len(parent) < 200 {
-		e.at = "body" + strings.ReplaceAll(bourn.Printable(parent), "/", ".")
-	}
+	e.at, _ = knownPlace("body" + strings.ReplaceAll(string(pointer), "/", "."))
 	return e
+}
+
+// knownNames are all the names that the interface has for what is sent.
+var knownNames = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{"body": true, "query": true, "path": true}
+	var walk func(reflect.Type)
+	walk = func(t reflect.Type) {
+		switch t.Kind() { //nolint:exhaustive // what holds nothing else has no names
+		case reflect.Pointer, reflect.Slice:
+			walk(t.Elem())
+		case reflect.Struct:
+			for f := range t.Fields() {
+				for _, tag := range []string{"json", "query", "path"} {
+					if name, _, _ := strings.Cut(f.Tag.Get(tag), ","); name != "" {
+						names[name] = true
+					}
+				}
+				walk(f.Type)
+			}
+		}
+	}
+	for _, t := range []any{api.SaveBoundaries{}, api.TestBoundaries{}, api.VerifyLog{}, api.NewDiagnosticsToken{}, logQuery{}, historyQuery{}, byID{}} {
+		walk(reflect.TypeOf(t))
+	}
+	return names
+})
+
+// knownPlace cuts a place, as in body.document.3, before the first part that the interface
+// does not know: such a part is the caller's own text. It reports whether all is known.
+func knownPlace(at string) (string, bool) {
+	var known []string
+	for part := range strings.SplitSeq(at, ".") {
+		if n, err := strconv.ParseUint(part, 10, 32); !knownNames()[part] && (err != nil || strconv.FormatUint(n, 10) != part) {
+			return strings.Join(known, "."), false
+		}
+		known = append(known, part)
+	}
+	return strings.Join(known, "."), true
 }

@@ -10,6 +10,8 @@ import (
 
 	"bourn"
 	"bourn/internal/store/cluster"
+
+	"golang.org/x/sys/unix"
 )
 
 // databaseUser returns the OS user of that name; root makes it where there is none. It is
@@ -58,4 +60,13 @@ func makeUser(ctx context.Context, name string) error {
 	}
 	return bourn.WithHint(fmt.Errorf("%w: cannot make the user %q for the database: %s", bourn.ErrWeakHost, name, bourn.Printable(said)),
 		"make it by hand, or name another with --database-user")
+}
+
+// ownerName is the name of the user that a directory belongs to, "" where there is none.
+func ownerName(dir string) string {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil || st.Uid == 0 {
+		return ""
+	}
+	return cluster.UserName(st.Uid)
 }

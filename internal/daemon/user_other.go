@@ -13,3 +13,5 @@ import (
 func databaseUser(context.Context, string) (cluster.User, error) {
 	return cluster.User{}, fmt.Errorf("%w: a private PostgreSQL is run on Linux only", bourn.ErrWeakHost)
 }
+
+func ownerName(string) string { return "" }

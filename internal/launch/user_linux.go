@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"bourn"
 	"bourn/internal/policy"
 
 	"golang.org/x/sys/unix"
@@ -168,11 +169,12 @@ func as(u *policy.User, f func()) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		err := fileUser(u)
-		if err == nil {
-			f()
+		if err := fileUser(u); err != nil {
+			done <- bourn.WithHint(fmt.Errorf("%w: cannot run as %s: %w", bourn.ErrWeakHost, u, err), mend(stepUser, err))
+			return
 		}
-		done <- err
+		f()
+		done <- nil
 	}()
 	return <-done
 }
@@ -181,7 +183,7 @@ func as(u *policy.User, f func()) error {
 // the kernel takes the capabilities that pass over modes and owners (capabilities(7)).
 func fileUser(u *policy.User) error {
 	if err := setGroups(kernelGroups(u)); err != nil {
-		return fmt.Errorf("act as %s: set groups: %w", u.Name, err)
+		return fmt.Errorf("set its groups: %w", err)
 	}
 	// The answer is the id of before, whether or not it was changed: asked once more, it
 	// tells (setfsuid(2)).
@@ -191,7 +193,7 @@ func fileUser(u *policy.User) error {
 	}{{unix.SYS_SETFSGID, u.GID}, {unix.SYS_SETFSUID, u.UID}} {
 		_, _, _ = unix.RawSyscall(c.call, uintptr(c.id), 0, 0)
 		if now, _, _ := unix.RawSyscall(c.call, ^uintptr(0), 0, 0); int(now) != c.id {
-			return fmt.Errorf("act as %s: %w", u.Name, unix.EPERM)
+			return unix.EPERM
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,14 +27,17 @@ import (
 //
 // For the first second it looks by itself, then it asks inotify: an inotify instance
 // costs its process some 15 ms when it ends (the kernel waits for a grace period,
-// fsnotify_wait_marks_destroyed), which a short command should not pay.
+// fsnotify_wait_marks_destroyed), which a short command should not pay. A directory in which
+// something may match a pattern is then opened and listed when it has changed: there may be
+// thousands of them.
 type watcher struct {
 	inotify int
 	raise   bool // put descriptors at highFD and above
 	tree    *namespace.Tree
 	notice  func(Notice)
 	wanted  map[string]map[string]policy.Watch // by directory and name, as the plan has them
-	pattern []policy.Watch
+	pattern map[string]*patternDir             // by directory
+	began   time.Time
 
 	dirs   []*watchedDir
 	byPath map[string]*watchedDir // the newest directory at a path
@@ -49,6 +53,13 @@ type watchedDir struct {
 	names    map[string]policy.Watch // what is closed in it
 	ways     map[string]bool         // directories on the way to one that is wanted
 	patterns []policy.Watch
+	listed   unix.Timespec // the time of its last change when it was last listed
+}
+
+// A patternDir is a directory in which something may match a pattern, as the plan has it.
+type patternDir struct {
+	patterns []policy.Watch
+	dev, ino uint64 // what stood there when it was last looked at
 }
 
 const (
@@ -61,16 +72,25 @@ const (
 	// highFD is where descriptors of watched directories are put when open files are
 	// limited, so that the child has numbers to work with.
 	highFD = 512
+	// planned is how long before its watcher a run was planned, at most: directories that
+	// have not changed since hold nothing new.
+	planned = 2 * time.Second
+	// tick is more than the resolution of the times that file systems keep.
+	tick = 20 * time.Millisecond
 )
 
 // newWatcher opens what is watched. It is called before limits are set, and before the
 // command runs: a directory that the command renames first would be missed.
 func newWatcher(c *child) *watcher {
 	w := &watcher{inotify: -1, raise: c.order.Plan.Limits.OpenFiles > 0, tree: c.tree, notice: c.notice, wanted: map[string]map[string]policy.Watch{},
+		pattern: map[string]*patternDir{}, began: time.Now(),
 		byPath: map[string]*watchedDir{}, byWD: map[int32]*watchedDir{}, said: map[Notice]bool{}}
 	for _, wa := range c.order.Plan.Watches {
 		if wa.Pattern != "" {
-			w.pattern = append(w.pattern, wa)
+			if w.pattern[wa.Dir] == nil {
+				w.pattern[wa.Dir] = &patternDir{}
+			}
+			w.pattern[wa.Dir].patterns = append(w.pattern[wa.Dir].patterns, wa)
 			continue
 		}
 		if w.wanted[wa.Dir] == nil {
@@ -219,6 +239,53 @@ func (w *watcher) look() {
 			w.renew(d, name, wa)
 		}
 	}
+	if time.Since(w.began) > 2*lookEvery { // a shorter command has nothing of it
+		w.lookThrough()
+	}
+}
+
+// lookThrough lists the directories that have changed and in which something may match a
+// pattern.
+func (w *watcher) lookThrough() {
+	for dir, p := range w.pattern {
+		var st unix.Stat_t
+		if unix.Stat(dir, &st) != nil {
+			continue
+		}
+		other := p.ino != 0 && (p.dev != st.Dev || p.ino != st.Ino)
+		if p.dev, p.ino = st.Dev, st.Ino; !other && time.Unix(st.Mtim.Unix()).Before(w.began.Add(-planned)) {
+			continue
+		}
+		if d, err := w.add(dir); err == nil {
+			d.expect(p.patterns)
+		}
+	}
+	for i := 0; i < len(w.dirs); i++ { // handling one may add others
+		if d := w.dirs[i]; len(d.patterns) > 0 && d.changed() {
+			w.list(d)
+		}
+	}
+}
+
+// expect adds patterns to what may match in the directory.
+func (d *watchedDir) expect(patterns []policy.Watch) {
+	for _, wa := range patterns {
+		if !slices.Contains(d.patterns, wa) {
+			d.patterns = append(d.patterns, wa)
+		}
+	}
+}
+
+// changed reports whether the directory may hold something that was not there when this was
+// last asked.
+func (d *watchedDir) changed() bool {
+	var st unix.Stat_t
+	if unix.Fstat(d.fd, &st) != nil {
+		return true
+	}
+	before := d.listed
+	d.listed = st.Mtim
+	return st.Mtim != before || time.Since(time.Unix(st.Mtim.Unix())).Abs() < tick
 }
 
 // subscribeAll asks for events and then finds what appeared before them.
@@ -232,9 +299,9 @@ func (w *watcher) subscribeAll() error {
 			return err
 		}
 	}
-	for _, wa := range w.pattern {
-		if d, err := w.add(wa.Dir); err == nil {
-			d.patterns = append(d.patterns, wa)
+	for dir, p := range w.pattern {
+		if d, err := w.add(dir); err == nil {
+			d.expect(p.patterns)
 		}
 	}
 	w.look()
@@ -271,11 +338,11 @@ func (w *watcher) appeared(d *watchedDir, name string, dir bool) {
 			return
 		}
 	}
-	if !dir {
+	if !dir || w.inotify < 0 && w.pattern[at] != nil { // that is looked at by itself
 		return
 	}
 	if sub, err := w.add(at); err == nil && len(sub.patterns) == 0 {
-		sub.patterns = d.patterns
+		sub.patterns = slices.Clip(d.patterns)
 		w.list(sub)
 	}
 }

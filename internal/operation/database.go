@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"bourn"
+
 	"github.com/spf13/cobra"
 )
 
@@ -97,7 +99,7 @@ func consoleArgs(cmd *cobra.Command, args []string) error {
 		args = args[:at]
 	}
 	if len(args) > 1 || len(args) == 1 && !slices.Contains(Databases, args[0]) {
-		return fmt.Errorf("invalid usage: %s takes control or records, and -- before psql's own arguments", cmd.CommandPath())
+		return fmt.Errorf("%w usage: %s takes control or records, and -- before psql's own arguments", bourn.ErrInvalid, cmd.CommandPath())
 	}
 	return nil
 }

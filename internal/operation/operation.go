@@ -4,6 +4,7 @@
 package operation
 
 import (
+	"fmt"
 	"time"
 
 	"bourn"
@@ -17,8 +18,9 @@ const DefaultListen = "localhost:7720"
 // Environment variables that stand for flags. A URL may hold a password, and everybody on a
 // host can read command lines.
 const (
-	DatabaseURL = "BOURN_DATABASE_URL"       // for --database-url
-	AdminURL    = "BOURN_DATABASE_ADMIN_URL" // for --admin-url
+	DatabaseURL  = "BOURN_DATABASE_URL"       // for --database-url
+	AdminURL     = "BOURN_DATABASE_ADMIN_URL" // for --admin-url
+	DatabaseUser = "BOURN_DATABASE_USER"      // for --database-user
 )
 
 // Serve are the flags of serve.
@@ -52,16 +54,6 @@ type Started struct {
 	HTTP   string `json:"http,omitempty"` // a URL, "" for none
 }
 
-// A Failure is what a command with --json prints on standard output when it could not do
-// what was asked. A success is never an object with the key "error".
-type Failure struct {
-	Error struct {
-		Code    bourn.Code `json:"code"`
-		Message string     `json:"message"` // the sentence that stands on standard error
-		Hint    string     `json:"hint"`    // what to do next, never ""
-	} `json:"error"`
-}
-
 // ServeCommand returns the command serve.
 func ServeCommand(v Verbs) *cobra.Command {
 	var f Serve
@@ -77,7 +69,12 @@ answers; its log is $BOURN_HOME/bournd.log then. bourn run works without it.`,
 			"  bourn serve --stop\n" +
 			"  bourn serve --database-url 'postgres://db.example.com/?sslmode=verify-full'",
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return v.Serve(cmd, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.Background && f.Stop || f.Background && f.Status || f.Stop && f.Status {
+				return fmt.Errorf("%w usage: one of --background, --status and --stop is given", bourn.ErrInvalid)
+			}
+			return v.Serve(cmd, f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.Background, "background", "d", false, "start it in the background, and return when it answers")
@@ -95,10 +92,9 @@ answers; its log is $BOURN_HOME/bournd.log then. bourn run works without it.`,
 	for _, name := range []string{"log-file", "ready-fd"} {
 		_ = flags.MarkHidden(name) // it exists
 	}
-	cmd.MarkFlagsMutuallyExclusive("background", "status", "stop")
 	return cmd
 }
 
 func databaseUser(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "database-user", "", "as root: the user that the private PostgreSQL runs as (default: who has it, else bourn-db, which is made)")
+	cmd.Flags().StringVar(to, "database-user", "", "as root: the user that the private PostgreSQL runs as, made if missing (default: who has it, else bourn-db; $"+DatabaseUser+")")
 }

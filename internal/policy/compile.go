@@ -21,8 +21,9 @@ const (
 
 // compiler gathers a plan; each method adds the items of one kind.
 type compiler struct {
-	req  *Request
-	plan Plan
+	req    *Request
+	plan   Plan
+	writes []int // the items of write grants, once they are all there
 }
 
 // Compile decides the fate of everything that req asks for and returns the plan that
@@ -40,6 +41,7 @@ func Compile(req *Request) *Plan {
 	c.spawnDirs()
 	c.unixSockets()
 	c.sortBinds()
+	c.blocks()
 	c.denies()
 	c.protects()
 	c.guards()
@@ -193,7 +195,7 @@ func (c *compiler) refusal(g Grant) string {
 	}
 	for _, d := range c.req.Denies {
 		if p, ok := d.Closes(g.Real); ok {
-			return "denied by " + p
+			return "denied by " + p + byBlock(d.From)
 		}
 	}
 	return ""
@@ -401,11 +403,17 @@ func (c *compiler) files() {
 	c.keep(KindDefault, "ssh: an own /etc/ssh with the host's client configuration", c.req.FilesOf, byNamespace)
 }
 
-// unguarded drops the pins in a directory that is read-only as a whole: they would make
-// what they keep writable again. The input is sorted by path.
+// unguarded drops the pins of what is read-only, or lies in a directory that is read-only as
+// a whole: they would make what they keep writable again. The input is sorted by path.
 func unguarded(guards []Guard) []Guard {
-	whole := map[string]bool{}
+	whole, guarded := map[string]bool{}, map[string]bool{}
+	for _, g := range guards {
+		guarded[g.Path] = guarded[g.Path] || !g.Pin
+	}
 	return slices.DeleteFunc(guards, func(g Guard) bool {
+		if g.Pin && guarded[g.Path] {
+			return true
+		}
 		for p := path.Dir(g.Path); g.Pin && p != "/"; p = path.Dir(p) {
 			if whole[p] {
 				return true

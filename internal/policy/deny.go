@@ -60,6 +60,10 @@ const maxWatchedDirs = 4096
 func (c *compiler) denyPlace(d *Deny, target string, p Place, why string) {
 	item := c.keep(KindDeny, target, d.From, byMount)
 	it := &c.plan.Items[item]
+	it.Operations = d.Operations
+	if why == "" && len(d.Operations) > 0 {
+		why = blockCaveat("closed", d.Reason)
+	}
 	it.Caveat = why
 	if d.Unsearched && why == "" {
 		it.Caveat = "it cannot be read, so hard links of its files elsewhere are not known"
@@ -92,6 +96,14 @@ func (c *compiler) denyPlace(d *Deny, target string, p Place, why string) {
 	default:
 		c.plan.Masks = append(c.plan.Masks, Mask{Path: p.Real, Dir: p.Dir, Empty: empty && p.Dir, Object: p.Object, Item: item})
 		c.watch(p.Real, empty, item)
+		for _, dir := range d.Pins {
+			if under(p.Real, dir) {
+				c.pin(dir)
+			}
+		}
+		if len(d.Operations) > 0 {
+			it.Caveat += c.byLink(p)
+		}
 		if empty && p.Dir && it.Caveat == "" {
 			it.Caveat = "shown as an empty directory"
 		}

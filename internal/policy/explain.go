@@ -106,7 +106,7 @@ func (p *Plan) judge(op Operation, at string) (bool, *Item) {
 	if !shown {
 		return p.judgeOwn(op, at)
 	}
-	if it := p.closedBy(at); it != nil && view.Source != "" {
+	if it := p.closedBy(op, at); it != nil && view.Source != "" {
 		return false, it // the host's object; what the run may make there is its own
 	}
 	system := p.find(KindDefault, "system paths")
@@ -122,6 +122,9 @@ func (p *Plan) judge(op Operation, at string) (bool, *Item) {
 	case OpRead, OpConnect:
 		return true, decides
 	case OpWrite:
+		if it := p.closedBy(op, at); it != nil && !view.Write && it.Blocks() {
+			decides = it
+		}
 		return view.Write, decides
 	case OpExec:
 		if !view.NoExec {
@@ -148,7 +151,7 @@ func (p *Plan) socket(op Operation, at string) *Item {
 // /proc, /dev and /run/bourn.
 func (p *Plan) judgeOwn(op Operation, at string) (bool, *Item) {
 	everything := p.find(KindDefault, "files: ")
-	if it := p.closedBy(at); it != nil {
+	if it := p.closedBy(op, at); it != nil {
 		return false, it
 	}
 	device := slices.Contains(deviceNodes, at)
@@ -164,9 +167,9 @@ func (p *Plan) judgeOwn(op Operation, at string) (bool, *Item) {
 var deviceNodes = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"}
 
 // closedBy returns the deny or protect item that names at or a parent of it.
-func (p *Plan) closedBy(at string) *Item {
+func (p *Plan) closedBy(op Operation, at string) *Item {
 	for i, it := range p.Items {
-		if (it.Kind == KindDeny || it.Kind == KindProtect) && it.Fate != Dropped && under(at, it.Target) {
+		if it.Closes(op) && under(at, it.Target) {
 			return &p.Items[i]
 		}
 	}

@@ -1,5 +1,7 @@
 package policy
 
+import "bourn"
+
 // A Kind says what an item of a plan or report is about.
 type Kind string
 
@@ -40,4 +42,6 @@ type Item struct {
 	By     []string `json:"by,omitempty"`     // the mechanisms that keep it
 	Reason string   `json:"reason,omitempty"` // why it was dropped
 	Caveat string   `json:"caveat,omitempty"` // what an enforced item does not cover
+	// Operations are those of the hard block that the item is about; none for other items.
+	Operations []bourn.Operation `json:"operations,omitempty"`
 }

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sort"
+	"strconv"
 )
 
 // A Plan is what a seal installs. Paths are canonical, parents stand before children.
@@ -155,7 +156,11 @@ func Generation(sandbox Sandbox, items []Item) string {
 	var lines []string
 	for _, it := range items {
 		if it.Kind == KindDeny || it.Kind == KindProtect {
-			lines = append(lines, fmt.Sprintf("%q %q %q", it.Kind, it.Target, it.Fate))
+			line := quoted(string(it.Kind), it.Target, string(it.Fate))
+			if len(it.Operations) > 0 {
+				line += " " + quoted(it.From) + fmt.Sprint(" ", it.Operations)
+			}
+			lines = append(lines, line)
 		}
 	}
 	sort.Strings(lines)
@@ -165,6 +170,17 @@ func Generation(sandbox Sandbox, items []Item) string {
 		fmt.Fprintln(h, l)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+func quoted(words ...string) string {
+	var b []byte
+	for i, w := range words {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendQuote(b, w)
+	}
+	return string(b)
 }
 
 // Shows reports whether what stands at a path on the host is shown inside.

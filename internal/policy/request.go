@@ -1,6 +1,10 @@
 package policy
 
-import "time"
+import (
+	"time"
+
+	"bourn"
+)
 
 // A Request is everything that a run asks for, with the host's facts about each
 // path attached. It is the input of [Compile] and holds no open descriptor.
@@ -17,6 +21,7 @@ type Request struct {
 
 	Grants []Grant
 	Denies []Deny
+	Blocks []Block  // of the host's hard blocks what is no deny
 	System []Place  // system paths and toolchains of this host, each existing
 	Etc    []Place  // the named entries of /etc that exist
 	Homes  []string // home directories, which no grant may cover
@@ -130,6 +135,11 @@ type Deny struct {
 	Unsearched bool
 	// Through lists symlinks that a pattern would have to pass, and did not.
 	Through []string
+	// Operations are those of the hard block that the deny carries out, Reason what it says,
+	// and Pins the directories that must keep their names with it, outermost first.
+	Operations []bourn.Operation
+	Reason     string
+	Pins       []string
 }
 
 // An Alias is another path by which a denied object can be reached.

@@ -51,7 +51,7 @@ func (e *edit) scalar(near *node) string {
 // item returns the entry as text, quoted by q: of a placeholder a mapping.
 func (e *edit) item(q func(string) string) string {
 	switch {
-	case !e.holder:
+	case !e.placeholder:
 		return q(e.given)
 	case q("a") == "a":
 		return "{path: " + q(e.given) + ", placeholder: true}"

@@ -129,7 +129,7 @@ func (d *decoder) denies(where string, n *yaml.Node) {
 	for _, entry := range d.list(n, where, "a list of paths and patterns") {
 		before := len(d.p.Filesystem.Deny)
 		if entry.Kind == yaml.MappingNode {
-			d.empty, d.holder = false, nil
+			d.empty, d.placeholder = false, nil
 			d.fields(entry, where, denySchema)
 			for i := range d.p.Filesystem.Deny[before:] {
 				d.keep(&d.p.Filesystem.Deny[before+i])
@@ -168,15 +168,15 @@ func (d *decoder) denyPlaceholder(where string, n *yaml.Node) {
 	is := false
 	truth(func(*Profile) *bool { return &is })(d, where, n)
 	if is {
-		d.holder = n
+		d.placeholder = n
 	}
 }
 
 // keep gives a deny what its other keys say.
 func (d *decoder) keep(deny *Deny) {
-	deny.Empty, deny.Placeholder = d.empty, d.holder != nil
-	if deny.Glob && d.holder != nil {
-		d.fail(d.holder, "a placeholder takes a path, and %q is a pattern", deny.Text)
+	deny.Empty, deny.Placeholder = d.empty, d.placeholder != nil
+	if deny.Glob && d.placeholder != nil {
+		d.fail(d.placeholder, "a placeholder takes a path, and %q is a pattern", deny.Text)
 	}
 }
 

@@ -39,12 +39,12 @@ func AddPlaceholder(name string, src []byte, text string) (out []byte, changed b
 	return add(name, src, DenyList, text, true)
 }
 
-func add(name string, src []byte, list List, text string, holder bool) (out []byte, changed bool, err error) {
+func add(name string, src []byte, list List, text string, placeholder bool) (out []byte, changed bool, err error) {
 	e, err := newEdit(name, src, list, text)
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot add %q to %s: %w", text, list, err)
 	}
-	e.holder = holder
+	e.placeholder = placeholder
 	if e.index() >= 0 {
 		return src, false, nil
 	}
@@ -109,7 +109,7 @@ type edit struct {
 	list        List
 	parent, key string
 	given       string // the entry: a path, a pattern or a host
-	holder      bool   // the entry is a deny with a placeholder
+	placeholder bool   // the entry is a deny with a placeholder
 	splices     []splice
 }
 

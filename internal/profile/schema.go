@@ -80,11 +80,11 @@ type decoder struct {
 	p        *Profile
 	problems problemList
 
-	modeAt *yaml.Node            // of processes
-	passed map[string]*yaml.Node // the names of env.pass
-	floor  Floor                 // where the host's policy is decoded
-	empty  bool                  // the style of the deny that is being decoded
-	holder *yaml.Node            // its placeholder: true, or nil
+	modeAt      *yaml.Node            // of processes
+	passed      map[string]*yaml.Node // the names of env.pass
+	floor       Floor                 // where the host's policy is decoded
+	empty       bool                  // the style of the deny that is being decoded
+	placeholder *yaml.Node            // its placeholder: true, or nil
 
 	relative bool // paths may be relative, as in a proposal
 }

@@ -72,6 +72,7 @@ func BenchmarkCommand(b *testing.B) {
 		{"prefix", 1000, Prefix, "tool%d push --force"},
 		{"glob", 1000, Glob, "tool%d push *--force*"},
 		{"regex", 1000, Regex, `\btool%d\s+push\b.*(--force|-f)\b`},
+		{"sameStart", 1000, Regex, `^(git|go)\s.*branch-%d\b`},
 		{"contains", 1000, Contains, "tool%d push"},
 	}
 	for _, k := range kinds {

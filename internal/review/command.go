@@ -21,7 +21,7 @@ func (r *reading) call(c *syntax.CallExpr, how string) {
 	}
 	// The values that the text gives its variables, wherever it does: to be matched, not
 	// to be believed.
-	for i := range 4 {
+	for i := range maxValues {
 		vars := r.vars.choice(i)
 		if vars == nil {
 			break
@@ -38,23 +38,20 @@ func (r *reading) call(c *syntax.CallExpr, how string) {
 func (r *reading) declare(d *syntax.DeclClause, how string) {
 	ws := []word{literal(d.Variant.Value)}
 	for _, a := range d.Args {
-		w := word{known: true}
+		e := newExpander(nil, 1)
 		if a.Name != nil {
-			w.text = a.Name.Value
+			e.add(a.Name.Value)
 		}
 		if a.Value != nil {
-			e := expander{left: maxBraces}
-			e.cur.known = true
-			e.add(w.text)
 			if a.Name != nil {
 				e.add("=")
 			}
 			for _, part := range a.Value.Parts {
 				e.part(part, true)
 			}
-			w = e.cur
 		}
-		ws = append(ws, w)
+		e.end()
+		ws = append(ws, e.out...)
 	}
 	r.command(ws, how)
 }

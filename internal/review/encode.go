@@ -3,6 +3,9 @@ package review
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 
 	"bourn"
 )
@@ -47,4 +50,36 @@ func (b Boundaries) Encode() []byte {
 		panic(err) // strings, numbers and booleans: cannot happen
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+// readCanonical reads what Encode wrote, and refuses what could not be of it.
+func readCanonical(text []byte) (Boundaries, error) {
+	var doc wireDocument
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&doc); err != nil {
+		return Boundaries{}, errors.New("the document cannot be read")
+	}
+	if doc.Version != version || doc.HardBlocks == nil {
+		return Boundaries{}, errors.New("the document is of another version of bourn")
+	}
+	b := NoRules()
+	for i, w := range doc.HardBlocks {
+		r := HardBlock{ID: w.ID, Enabled: w.Enabled, Type: w.Type, Pattern: w.Pattern, Match: w.Match, Operations: w.Operations, Reason: w.Reason}
+		if w.Examples != nil {
+			r.Blocks, r.Passes = w.Examples.Blocks, w.Examples.Passes
+		}
+		if !r.known() {
+			return Boundaries{}, fmt.Errorf("rule %d has a word that is not known", i)
+		}
+		b.HardBlocks = append(b.HardBlocks, r)
+	}
+	return b, nil
+}
+
+// known reports whether a rule is made of words that this version knows.
+func (r *HardBlock) known() bool {
+	return validID(r.ID) && (r.Type == PathRule || r.Type == CommandRule) && r.Pattern != "" && len(r.Operations) > 0 &&
+		slices.Contains([]Match{Exact, Prefix, Glob, Regex, Contains}, r.Match) &&
+		!slices.ContainsFunc(r.Operations, func(o bourn.Operation) bool { return opBit(o) == 0 })
 }

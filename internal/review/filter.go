@@ -3,6 +3,7 @@ package review
 import (
 	"encoding/binary"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -29,39 +30,85 @@ const (
 	bitCount = 1 << 16
 )
 
-// A need is a rule and literals of which one must stand in every text that it matches.
+// A need is a rule with sets of literals: of each set, one literal stands in every text
+// that the rule matches. One set is enough to find the rule by.
 type need struct {
 	rule int32
-	any  []string
+	sets [][]string
 }
 
-// newFilter returns the filter of rules. Each literal is found by the four bytes of it that
-// the fewest literals hold.
-func newFilter(needs []need) filter {
-	f := filter{grams: map[uint32][]needle{}, shorts: map[string][]int32{}}
-	times := map[uint32]int{}
+// A census counts in how many literals each gram is, and how often a short literal is needed.
+type census struct {
+	grams  map[uint32]int
+	shorts map[string]int
+}
+
+func count(needs []need) census {
+	c := census{map[uint32]int{}, map[string]int{}}
 	for _, n := range needs {
-		for _, text := range n.any {
-			for i := 0; i+gramSize <= len(text); i++ {
-				times[gram(text, i)]++
+		for _, set := range n.sets {
+			for _, text := range set {
+				if len(text) < gramSize {
+					c.shorts[text]++
+				}
+				for i := 0; i+gramSize <= len(text); i++ {
+					c.grams[gram(text, i)]++
+				}
 			}
 		}
 	}
-	for _, n := range needs {
-		if len(n.any) == 0 {
-			f.always = append(f.always, n.rule)
+	return c
+}
+
+// rarest returns where in a literal the four bytes are that the fewest literals have, and
+// how many have them.
+func (c census) rarest(text string) (at, times int) {
+	times = c.grams[gram(text, 0)]
+	for i := 1; i+gramSize <= len(text); i++ {
+		if t := c.grams[gram(text, i)]; t < times {
+			at, times = i, t
 		}
-		for _, text := range n.any {
+	}
+	return at, times
+}
+
+// common says how often a set finds its rule in vain, roughly: a text that holds one
+// literal of it is taken to be as likely as there are rules that need the same.
+func (c census) common(set []string) int {
+	most := 0
+	for _, text := range set {
+		if len(text) < gramSize {
+			most = max(most, c.shorts[text]<<(8*(gramSize-len(text))))
+			continue
+		}
+		_, times := c.rarest(text)
+		most = max(most, times)
+	}
+	return most
+}
+
+// newFilter returns the filter of rules. Each is found by the set of literals that is the
+// rarest, and each literal by the rarest four bytes of it.
+func newFilter(needs []need) filter {
+	f := filter{grams: map[uint32][]needle{}, shorts: map[string][]int32{}}
+	c := count(needs)
+	for _, n := range needs {
+		if len(n.sets) == 0 {
+			f.always = append(f.always, n.rule)
+			continue
+		}
+		best, least := n.sets[0], c.common(n.sets[0])
+		for _, set := range n.sets[1:] {
+			if common := c.common(set); common < least {
+				best, least = set, common
+			}
+		}
+		for _, text := range best {
 			if len(text) < gramSize {
 				f.shorts[text] = append(f.shorts[text], n.rule)
 				continue
 			}
-			at := 0
-			for i := 1; i+gramSize <= len(text); i++ {
-				if times[gram(text, i)] < times[gram(text, at)] {
-					at = i
-				}
-			}
+			at, _ := c.rarest(text)
 			f.add(needle{text, at, n.rule})
 		}
 	}
@@ -155,15 +202,20 @@ func (s *ruleSet) reset() {
 	s.list = s.list[:0]
 }
 
-// maxAlternatives is how many literals one rule may need one of.
-const maxAlternatives = 16
+// Limits of what is kept of one rule's literals.
+const (
+	maxAlternatives = 16 // literals of one set
+	maxSets         = 8
+)
 
-// required returns literals, in small letters, of which one stands in every text that a
-// regular expression matches; none when that cannot be told.
-func required(re *syntax.Regexp) []string {
+// required returns sets of literals, in small letters: of each, one stands in every text
+// that a regular expression matches. There may be none.
+func required(re *syntax.Regexp) [][]string {
 	switch re.Op {
 	case syntax.OpLiteral:
-		return literalOf(re)
+		if text := literalOf(re); text != "" {
+			return [][]string{{text}}
+		}
 	case syntax.OpCapture, syntax.OpPlus:
 		return required(re.Sub[0])
 	case syntax.OpRepeat:
@@ -171,23 +223,22 @@ func required(re *syntax.Regexp) []string {
 			return required(re.Sub[0])
 		}
 	case syntax.OpConcat:
-		var best []string
+		var all [][]string
 		for _, sub := range re.Sub {
-			if lits := required(sub); shortest(lits) > shortest(best) {
-				best = lits
-			}
+			all = append(all, required(sub)...)
 		}
-		return best
+		slices.SortStableFunc(all, func(a, b []string) int { return shortest(b) - shortest(a) })
+		return all[:min(len(all), maxSets)]
 	case syntax.OpAlternate:
 		var all []string
 		for _, sub := range re.Sub {
-			lits := required(sub)
-			if len(lits) == 0 || len(all)+len(lits) > maxAlternatives {
+			sets := required(sub)
+			if len(sets) == 0 || len(all)+len(sets[0]) > maxAlternatives {
 				return nil
 			}
-			all = append(all, lits...)
+			all = append(all, sets[0]...)
 		}
-		return all
+		return [][]string{all}
 	case syntax.OpNoMatch, syntax.OpEmptyMatch, syntax.OpCharClass, syntax.OpAnyCharNotNL, syntax.OpAnyChar,
 		syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText, syntax.OpWordBoundary,
 		syntax.OpNoWordBoundary, syntax.OpStar, syntax.OpQuest:
@@ -195,8 +246,8 @@ func required(re *syntax.Regexp) []string {
 	return nil
 }
 
-// literalOf returns the literal, or the longest run of it that has only one spelling.
-func literalOf(re *syntax.Regexp) []string {
+// literalOf returns the literal, or the longest run of it that has only one spelling; "" for none.
+func literalOf(re *syntax.Regexp) string {
 	text := string(re.Rune)
 	if re.Flags&syntax.FoldCase != 0 {
 		// In Unicode, k and s fold to the Kelvin sign and the long s as well.
@@ -208,25 +259,22 @@ func literalOf(re *syntax.Regexp) []string {
 		}
 		text = best
 	}
-	if text == "" || strings.ContainsRune(text, utf8.RuneError) { // which matches bytes that are not UTF-8
-		return nil
+	if strings.ContainsRune(text, utf8.RuneError) { // which matches bytes that are not UTF-8
+		return ""
 	}
-	return []string{lower(text)}
+	return lower(text)
 }
 
-func shortest(lits []string) int {
-	if len(lits) == 0 {
-		return 0
-	}
-	least := len(lits[0])
-	for _, l := range lits {
-		least = min(least, len(l))
+func shortest(set []string) int {
+	least := len(set[0])
+	for _, text := range set {
+		least = min(least, len(text))
 	}
 	return least
 }
 
 // regexNeeds returns the literals of the text of a regular expression.
-func regexNeeds(pattern string) []string {
+func regexNeeds(pattern string) [][]string {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil

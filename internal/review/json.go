@@ -32,10 +32,10 @@ type node struct {
 	members []node // of an object, in the order of keys, or of an array
 }
 
-// decode reads exactly one JSON value of at most so many bytes.
-func decode(data []byte, most int) (node, *Problem) {
-	if len(data) > most {
-		return node{}, problemf("", "too_large", "the document has %d bytes; at most %d are read", len(data), most)
+// decode reads exactly one JSON value.
+func decode(data []byte) (node, *Problem) {
+	if len(data) > maxDocument {
+		return node{}, problemf("", "too_large", "the document has %d bytes; at most %d are read", len(data), maxDocument)
 	}
 	if !utf8.Valid(data) {
 		return node{}, problemf("", "encoding_invalid", "the document is not UTF-8")

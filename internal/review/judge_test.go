@@ -2,9 +2,11 @@ package review
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"bourn"
 
@@ -378,6 +380,33 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 	if v := Judge(executing("echo "+strings.Repeat("a=b ", 20_000)), c); v.Outcome != bourn.Ask {
 		t.Errorf("%s", v.Outcome)
+	}
+}
+
+// TestNoTextIsSlow holds texts that are made to cost much: none takes more than moments.
+func TestNoTextIsSlow(t *testing.T) {
+	const most = 10 * time.Second // a quarter of one is usual; without bounds it is minutes
+	filled := func(s string) string { return strings.Repeat(s, (maxText-64)/len(s)) }
+	numbered := func(format string) string {
+		var b strings.Builder
+		for i := 0; b.Len() < maxText-64; i++ {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	c := corpusRules(t)
+	for name, text := range map[string]string{
+		"brackets": filled("("), "if": filled("if "), "eval": filled("eval "), "ssh": filled("ssh a "), "sudo": filled("sudo "),
+		"exec": filled("docker exec "), "pipes": filled("a b c|"), "braces": filled("{a,b} "), "words of parts": filled(`a"b"`),
+		"fed by fed": strings.Repeat("sh <(", 150) + "y" + strings.Repeat(")", 150), "loops": filled("for a in b c;do $a;done;"),
+		"many variables": numbered("a%d=b;x $y;"), "many programs": numbered("$p%d a;"), "one option": "rm " + filled("-a "),
+		"here-documents": filled("sh <<E\na b\nE\n"), "aliases": filled("alias a=b;a;"), "printf": "printf %s " + filled("a ") + "|sh",
+	} {
+		start := time.Now()
+		v := Judge(executing(text), c)
+		if took := time.Since(start); took > most {
+			t.Errorf("%s: %s after %s", name, v.Outcome, took)
+		}
 	}
 }
 

@@ -313,7 +313,7 @@ func simple(text, wrapped string) bool {
 			return len(file.Stmts) == 1
 		}
 	}
-	if len(file.Stmts) != 1 || len(file.Stmts[0].Redirs) > 0 && strings.HasSuffix(wrapped, "log") {
+	if len(file.Stmts) != 1 || len(file.Stmts[0].Redirs) > 0 && (strings.HasSuffix(wrapped, "log") || strings.HasPrefix(wrapped, "ls | xargs")) {
 		return false
 	}
 	call := callOf(file.Stmts[0])

@@ -48,7 +48,7 @@ func problemf(path, code, format string, args ...any) *Problem {
 // Keys are exact: one that is unknown, differently cased or there twice is a problem, and
 // so is whatever follows the document.
 func Parse(data []byte, base Base) (Boundaries, []Problem) {
-	root, problem := decode(data, maxDocument)
+	root, problem := decode(data)
 	if problem != nil {
 		return Boundaries{}, []Problem{*problem}
 	}
@@ -63,26 +63,8 @@ func Parse(data []byte, base Base) (Boundaries, []Problem) {
 	return b, nil
 }
 
-// maxCanonical is more bytes than the canonical form of a document has.
-const maxCanonical = 8 * maxDocument
-
-// parseForm is Parse without a look at what patterns and examples say.
-func parseForm(data []byte) (Boundaries, []Problem) {
-	root, problem := decode(data, maxCanonical)
-	if problem != nil {
-		return Boundaries{}, []Problem{*problem}
-	}
-	p := &parser{formOnly: true}
-	b := p.document(root)
-	if len(p.problems) > 0 {
-		return Boundaries{}, p.problems
-	}
-	return b, nil
-}
-
 type parser struct {
 	base     Base
-	formOnly bool // what patterns say is not looked at
 	problems []Problem
 }
 
@@ -218,7 +200,7 @@ func (p *parser) rule(n node, path string) HardBlock {
 	known := p.kind(f, path, &r)
 	pattern, ok := p.text(f, path, "pattern", true)
 	r.Pattern = pattern
-	if ok && known && !p.formOnly {
+	if ok && known {
 		p.pattern(r, path)
 	}
 	if r.Type == CommandRule && len(r.Operations) > 0 && !slices.Contains(r.Operations, bourn.Execute) {

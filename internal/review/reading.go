@@ -47,6 +47,7 @@ const (
 	maxDepth   = 40  // of wrappers and texts within each other
 	maxNesting = 200 // of brackets within each other
 	maxPipes   = 32  // forms of one pipeline
+	maxUnclear = 16  // reasons why it cannot be told
 	maxSuffix  = 16  // words of one command that are tried as the program
 )
 
@@ -93,7 +94,7 @@ func readArgv(p *syntax.Parser, argv []string, fold bool) *reading {
 }
 
 func (r *reading) cannotTell(why string) {
-	if r.guesses > 0 {
+	if r.guesses > 0 || len(r.unclear) == maxUnclear {
 		return
 	}
 	for _, known := range r.unclear {
@@ -294,17 +295,12 @@ func (r *reading) bodyOf(w *syntax.Word, document bool) feed {
 	if w == nil {
 		return feed{kind: feedText}
 	}
-	e := expander{vars: r.vars.now(w), left: maxBraces}
-	e.cur.known = true
+	e := newExpander(r.vars.now(w), 1)
 	for _, part := range w.Parts {
 		e.part(part, document)
 	}
 	e.end()
-	var all []string
-	for _, w := range e.out {
-		all = append(all, w.text)
-	}
-	return feed{kind: feedText, text: strings.Join(all, " ")}
+	return feed{kind: feedText, text: joined(e.out)}
 }
 
 // formsOf reads statements that stand inside a word, only to know what writes.

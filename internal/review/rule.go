@@ -20,7 +20,7 @@ type rule struct {
 	words  []word         // of an exact or prefix rule for commands: the pattern's words
 	fields []string       // and the pattern, cut at blanks
 	re     *regexp.Regexp // of a regex rule, and of a glob for commands
-	lits   []string       // of which one stands in every text that the rule matches
+	lits   [][]string     // sets of literals: of each, one stands in every text that the rule matches
 	needs  options        // of a prefix rule for commands
 }
 
@@ -87,7 +87,7 @@ func (r *rule) path(base Base) *Problem {
 		return r.compileRegex(pattern)
 	case Contains:
 		r.form = fold(pattern, base)
-		r.lits = []string{lower(r.form)}
+		r.lits = [][]string{{lower(r.form)}}
 		return nil
 	case Exact, Prefix:
 		if rest, home := strings.CutPrefix(pattern, "~"); home && (rest == "" || rest[0] == '/') {
@@ -138,14 +138,10 @@ func (r *rule) pathGlob(base Base) *Problem {
 	}
 	start, runs := globRuns(r.form)
 	r.dir = path.Dir(start + "x")
-	longest := ""
 	for _, run := range runs {
-		if run = strings.Trim(run, "/"); len(run) > len(longest) {
-			longest = run
+		if run = strings.Trim(run, "/"); run != "" && len(r.lits) < maxSets {
+			r.lits = append(r.lits, []string{lower(run)})
 		}
-	}
-	if longest != "" {
-		r.lits = []string{lower(longest)}
 	}
 	return nil
 }
@@ -268,7 +264,7 @@ func (r *rule) command(p *syntax.Parser, base Base) *Problem {
 		return r.compileRegex(globRegexp(r.Pattern))
 	case Contains:
 		r.form = r.Pattern
-		r.lits = []string{lower(r.form)}
+		r.lits = [][]string{{lower(r.form)}}
 		return nil
 	case Exact, Prefix:
 		r.form = strings.TrimSpace(r.Pattern)

@@ -30,8 +30,8 @@ func settle(file *syntax.File) settled {
 				break
 			}
 			times[n.Name.Value]++
-			if text, ok := plainValue(n); ok && len(s.maybe[n.Name.Value]) < 4 {
-				s.maybe[n.Name.Value] = append(s.maybe[n.Name.Value], text)
+			if text, ok := plainValue(n); ok {
+				s.note(n.Name.Value, text)
 			} else {
 				times[n.Name.Value]++
 			}
@@ -53,7 +53,7 @@ func settle(file *syntax.File) settled {
 	}
 	for _, stmt := range file.Stmts {
 		for _, a := range always(stmt) {
-			if a.Name == nil || times[a.Name.Value] != 1 {
+			if a.Name == nil || times[a.Name.Value] != 1 || len(s.values) == maxVariables {
 				continue
 			}
 			if text, ok := plainValue(a); ok {
@@ -68,9 +68,23 @@ func settle(file *syntax.File) settled {
 func (s *settled) items(n *syntax.WordIter) {
 	ws, _ := words(n.Items, nil)
 	for _, w := range ws {
-		if w.known && len(s.maybe[n.Name.Value]) < 4 {
-			s.maybe[n.Name.Value] = append(s.maybe[n.Name.Value], w.text)
+		if w.known {
+			s.note(n.Name.Value, w.text)
 		}
+	}
+}
+
+// Limits of what is kept of variables.
+const (
+	maxVariables = 32
+	maxValues    = 4 // of one variable
+)
+
+// note keeps a value that a variable may have.
+func (s *settled) note(name, value string) {
+	values, known := s.maybe[name]
+	if len(values) < maxValues && (known || len(s.maybe) < maxVariables) {
+		s.maybe[name] = append(values, value)
 	}
 }
 
@@ -105,8 +119,7 @@ func plainValue(a *syntax.Assign) (string, bool) {
 	if a.Value == nil {
 		return "", true
 	}
-	e := expander{left: maxBraces}
-	e.cur.known = true
+	e := newExpander(nil, 1)
 	for _, part := range a.Value.Parts {
 		e.part(part, false)
 	}

@@ -88,9 +88,9 @@ func Signed(key ed25519.PublicKey, text []byte) (Boundaries, int64, error) {
 	if !s.Valid {
 		return Boundaries{}, s.Boundaries, fmt.Errorf("%w: the stored boundaries (version %d) are not valid", bourn.ErrInvalid, s.Boundaries)
 	}
-	b, problems := parseForm(s.Document)
-	if len(problems) > 0 {
-		return Boundaries{}, s.Boundaries, fmt.Errorf("%w: the published boundaries (version %d) are not valid: %s", bourn.ErrInvalid, s.Boundaries, problems[0])
+	b, err := readCanonical(s.Document)
+	if err != nil {
+		return Boundaries{}, s.Boundaries, fmt.Errorf("%w: the published boundaries (version %d) are not valid: %w", bourn.ErrInvalid, s.Boundaries, err)
 	}
 	return b, s.Boundaries, nil
 }

@@ -54,8 +54,15 @@ type expander struct {
 	vars map[string]string // variables whose value is known
 	left int               // how many words braces may still make
 	out  []word
-	cur  word
-	any  bool // there is a word in cur, maybe an empty one
+	cur  word   // without its texts
+	text []byte // of cur
+	pre  int    // where what is known at its beginning ends
+	suf  int    // and where what is known at its end begins
+	any  bool   // there is a word in cur, maybe an empty one
+}
+
+func newExpander(vars map[string]string, words int) *expander {
+	return &expander{vars: vars, left: maxBraces, out: make([]word, 0, words), cur: word{known: true}}
 }
 
 // maxBraces is how many words the braces of one command may make.
@@ -63,7 +70,7 @@ const maxBraces = 1024
 
 // words expands the words of one command, and reports whether braces make too many.
 func words(args []*syntax.Word, vars map[string]string) (ws []word, tooMany bool) {
-	e := expander{vars: vars, left: maxBraces, out: make([]word, 0, len(args)+1)}
+	e := newExpander(vars, len(args)+1)
 	for _, arg := range args {
 		if !e.braces(arg) {
 			return e.out, true
@@ -118,7 +125,6 @@ func (e *expander) alternatives(parts []syntax.WordPart) [][]syntax.WordPart {
 }
 
 func (e *expander) word(parts []syntax.WordPart) {
-	e.cur, e.any = word{known: true}, false
 	for _, part := range parts {
 		e.part(part, false)
 	}
@@ -128,27 +134,29 @@ func (e *expander) word(parts []syntax.WordPart) {
 // end closes the current word.
 func (e *expander) end() {
 	if e.any {
-		e.out = append(e.out, e.cur)
+		w := e.cur
+		w.text = string(e.text)
+		if !w.known {
+			w.pre, w.suf = w.text[:e.pre], w.text[e.suf:]
+		}
+		e.out = append(e.out, w)
 	}
-	e.cur, e.any = word{known: true}, false
+	e.cur, e.any, e.text = word{known: true}, false, e.text[:0]
 }
 
 func (e *expander) add(text string) {
 	e.any = true
-	e.cur.text += text
-	if !e.cur.known {
-		e.cur.suf += text
-	}
+	e.text = append(e.text, text...)
 }
 
 // unknown adds what is only known when the command runs.
 func (e *expander) unknown(text string, split bool) {
 	if e.cur.known {
-		e.cur.pre, e.cur.known = e.cur.text, false
+		e.pre, e.cur.known = len(e.text), false
 	}
 	e.any = true
-	e.cur.text += text
-	e.cur.suf = ""
+	e.text = append(e.text, text...)
+	e.suf = len(e.text)
 	e.cur.split = e.cur.split || split
 }
 

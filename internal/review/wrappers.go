@@ -192,12 +192,8 @@ func (r *reading) eval(ws []word, how string) {
 	if len(ws) > 1 && ws[1].text == "--" {
 		ws = ws[1:]
 	}
-	text := word{known: true}
-	for i, w := range ws[1:] {
-		if i > 0 {
-			text.text += " "
-		}
-		text.text += w.text
+	text := word{known: true, text: joined(ws[1:])}
+	for _, w := range ws[1:] {
 		text.known = text.known && w.known
 		if text.inner == nil {
 			text.inner = w.inner

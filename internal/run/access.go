@@ -115,6 +115,8 @@ func refusedBecause(it *policy.Item) string {
 		return policy.NotGranted
 	case it.Fate == policy.Dropped:
 		return "the grant was dropped: " + it.Reason
+	case it.Blocks():
+		return "a hard block of this host's administrator (" + it.From + ")"
 	case it.Kind == policy.KindDeny:
 		return "denied"
 	case it.Kind == policy.KindProtect:

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"bourn"
 	"bourn/internal/policy"
@@ -29,6 +31,8 @@ type NewAgent struct {
 	Env     []string // names to pass
 	Spawn   []string // spawn dirs; with one, only system paths and these may execute
 	Cwd     string   // canonical
+
+	Placeholders []string // what to deny as Deny does, with a placeholder
 }
 
 // Create makes an agent: its directory, profile and keys. The directory appears whole or
@@ -57,6 +61,9 @@ func (h *Home) Create(n NewAgent) error {
 	if err := fill(tmp, text); err != nil {
 		return fmt.Errorf("cannot make agent %q: %w", n.Name, err)
 	}
+	if err := h.noteChange(n.Name, "agent created", strings.Join(n.Command[:min(len(n.Command), 1)], ""), text); err != nil {
+		return err
+	}
 	err = os.Rename(tmp, h.agent(n.Name))
 	if errors.Is(err, fs.ErrExist) {
 		return h.taken(n.Name)
@@ -74,15 +81,9 @@ func (h *Home) taken(name bourn.AgentName) error {
 
 // newProfile returns the text of the profile of a new agent.
 func (h *Home) newProfile(n NewAgent) ([]byte, error) {
-	var denies []string
-	var parsed []profile.Deny
-	for _, typed := range n.Deny {
-		if _, err := h.absolute(typed, n.Cwd); err != nil {
-			return nil, err
-		}
-		entry := h.denyEntry(typed, n.Cwd)
-		denies = addOnce(denies, entry.text)
-		parsed = append(parsed, profile.Deny{Path: profile.Path{Text: entry.text}, Glob: entry.glob})
+	denies, held, parsed, err := h.newDenies(n)
+	if err != nil {
+		return nil, err
 	}
 	writes, err := h.newGrants(n, policy.KindWrite, n.Write, parsed, nil)
 	if err != nil {
@@ -98,6 +99,12 @@ func (h *Home) newProfile(n NewAgent) ([]byte, error) {
 	}
 	text, err := profile.Template(profile.Draft{Agent: n.Name, Command: n.Command, Presets: n.Presets, RunAs: n.RunAs,
 		Write: writes, Read: reads, Deny: denies, Env: n.Env, SpawnDirs: spawns})
+	for _, path := range held {
+		if err != nil {
+			return nil, err
+		}
+		text, _, err = profile.AddPlaceholder("profile.yaml", text, path)
+	}
 	for _, typed := range n.Hosts {
 		if err != nil {
 			return nil, err
@@ -108,6 +115,25 @@ func (h *Home) newProfile(n NewAgent) ([]byte, error) {
 		}
 	}
 	return text, err
+}
+
+// newDenies returns the entries that deny what a person typed, held those that get a
+// placeholder, and all of them parsed.
+func (h *Home) newDenies(n NewAgent) (plain, held []string, parsed []profile.Deny, err error) {
+	for i, typed := range slices.Concat(n.Placeholders, n.Deny) {
+		if _, err := h.absolute(typed, n.Cwd); err != nil {
+			return nil, nil, nil, err
+		}
+		entry := h.denyEntry(typed, n.Cwd)
+		switch {
+		case i < len(n.Placeholders):
+			held = addOnce(held, entry.text)
+		case !slices.Contains(held, entry.text):
+			plain = addOnce(plain, entry.text)
+		}
+		parsed = append(parsed, profile.Deny{Path: profile.Path{Text: entry.text}, Glob: entry.glob})
+	}
+	return plain, held, parsed, nil
 }
 
 // newGrants judges the grants of one kind and returns their real paths.
@@ -187,6 +213,9 @@ func (h *Home) Delete(name bourn.AgentName) error {
 	defer unlock()
 	// A start that was waiting for the lock finds no home and ends.
 	if err := h.CanDelete(name); err != nil {
+		return err
+	}
+	if err := h.noteChange(name, "agent deleted", "", nil); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(h.agents())

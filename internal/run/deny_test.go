@@ -411,6 +411,22 @@ func TestDeniedDirectoryReplacedOnHost(t *testing.T) {
 	})
 }
 
+// What a pattern matches is closed in the first moments of a run as it is later, and so is
+// what matches in a directory that is made then.
+func TestPatternClosesAtOnce(t *testing.T) {
+	const wait = `i=0; while cat "$1" > /dev/null 2>&1; do i=$((i+1)); [ $i -lt 70 ] || exit 9; sleep 0.01; done`
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		u.Write("have/before", "")
+		for _, c := range []struct{ deny, at string }{{"*.pem", "x.pem"}, {"**/*.pem", "have/x.pem"}, {"**/*.pem", "new/dir/x.pem"}} {
+			r := u.Bourn("run", "--deny", c.deny, "--", "sh", "-c", `mkdir -p new/dir; echo > "$1"; `+wait, "sh", c.at)
+			if r.Status != 0 || !strings.Contains(r.Err, c.at+" appeared during the run and was closed then") {
+				t.Errorf("%s of %s: status %d, %q", c.at, c.deny, r.Status, r.Err)
+			}
+			u.Do("rm", "-rf", "new", c.at)
+		}
+	})
+}
+
 // A denied path that does not exist: it is closed as soon as the host makes it, and
 // that is reported.
 func TestDeniedMissingFileAppears(t *testing.T) {

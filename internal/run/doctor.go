@@ -48,7 +48,7 @@ func (h *Home) Checkup() Checkup {
 	checks = append(checks, userNamespaces(os.Getuid())...)
 	checks = append(checks, landlockABI(), seccompFilters(), limits())
 	sealed := h.sealing()
-	checks = append(checks, sealed, h.directory(), h.program(), h.profiles(), h.records(), h.leftovers())
+	checks = append(checks, sealed, h.directory(), h.program(), h.profiles(), h.records(), h.leftovers(), h.hardBlocks())
 	return Checkup{Sealed: sealed.State == Healthy, Checks: checks}
 }
 

@@ -69,6 +69,9 @@ func (h *Home) edit(name bourn.AgentName, f func(*editing) error) (Change, error
 	if slices.Equal(e.src, src) {
 		return e.change, nil
 	}
+	if err := h.noteChange(name, "profile changed", e.change.said(), e.src); err != nil {
+		return Change{}, err
+	}
 	if err := writeFile(h.ProfilePath(name), e.src, info.Mode().Perm()); err != nil {
 		return Change{}, fmt.Errorf("cannot write the profile of agent %q: %w", name, err)
 	}

@@ -215,7 +215,8 @@ func (h *Home) programs(command []string, cwd string) []string {
 	return out
 }
 
-// find returns the path of a command as a shell would find it outside, or "".
+// find returns the path of a command as a shell in cwd would find it outside, and as it is
+// found inside, or "".
 func (h *Home) find(name, cwd string) string {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
@@ -225,8 +226,11 @@ func (h *Home) find(name, cwd string) string {
 	}
 	path, _ := h.lookup("PATH")
 	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(cwd, dir)
+		}
 		at := filepath.Join(dir, name)
-		if info, err := os.Stat(at); filepath.IsAbs(dir) && err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(at); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
 			return at
 		}
 	}

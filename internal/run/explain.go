@@ -99,24 +99,18 @@ func (p *Prepared) notTheHosts(e *Explanation) {
 	}
 	e.Allowed = "denied"
 	e.Notes = append(e.Notes, "the run has a "+at+" of its own, in which "+near+" of the host is absent")
-	e.Item = p.closer(e.Resolved)
+	e.Item = p.closer(e.Operation, e.Resolved)
 }
 
 // closer returns the item by which a path of the host is absent: the deny or protection
 // that names it, else the default for everything that is not granted.
-func (p *Prepared) closer(at string) *policy.Item {
-	var rest *policy.Item
+func (p *Prepared) closer(op policy.Operation, at string) *policy.Item {
 	for i := range p.Plan.Items {
-		it := &p.Plan.Items[i]
-		closes := it.Kind == policy.KindDeny || it.Kind == policy.KindProtect
-		if closes && it.Fate != policy.Dropped && policy.Under(at, it.Target) {
+		if it := &p.Plan.Items[i]; it.Closes(op) && policy.Under(at, it.Target) {
 			return it
 		}
-		if it.Kind == policy.KindDefault && strings.HasPrefix(it.Target, "files: ") {
-			rest = it
-		}
 	}
-	return rest
+	return everythingElse(p.Plan.Items)
 }
 
 // kindFor is the grant that an operation needs.
@@ -169,6 +163,11 @@ func (p *Prepared) mend(e *Explanation) {
 
 // mendClosed says which entry closes the target, where a person has made it.
 func (p *Prepared) mendClosed(e *Explanation, it *policy.Item) {
+	if it.Blocks() {
+		e.Notes = append(e.Notes, "the hard block "+strings.TrimPrefix(it.From, policy.BlockPrefix)+
+			" of this host's administrator decides, and no grant changes that: bourn boundaries show")
+		return
+	}
 	if it.Kind == policy.KindProtect {
 		e.Notes = append(e.Notes, "it is protected, and no grant changes that")
 		return
@@ -178,8 +177,10 @@ func (p *Prepared) mendClosed(e *Explanation, it *policy.Item) {
 		case !ok:
 		case d.From == "profile":
 			e.Remove = append(e.Remove, "bourn agent perm remove-path "+e.Agent+" "+shellQuote(p.entryText(d)))
+		case d.From == fromHost:
+			e.Notes = append(e.Notes, "this host's policy denies it, and no grant changes that: "+p.home.Floor)
 		case d.From == fromRepository:
-			e.Notes = append(e.Notes, "a repository's proposal denies it: bourn run --proposal none leaves that out")
+			e.Notes = append(e.Notes, "a repository's proposal denies it: --proposal none leaves that out")
 		default:
 			e.Notes = append(e.Notes, "a deny wins over every grant: leave out --deny "+shellQuote(d.Pattern))
 		}

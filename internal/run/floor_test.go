@@ -54,6 +54,9 @@ network: {hosts: ["*.example.org", "api.example.com:443"], deny: [bad.example.or
 	if len(want) > 0 {
 		t.Errorf("the plan lacks %v", want)
 	}
+	if e, err := p.Explain(policy.OpRead, filepath.Join(work, "a.secret")); err != nil || len(e.Remove) > 0 || len(e.Notes) != 1 || !strings.Contains(e.Notes[0], h.Floor) {
+		t.Errorf("%v: the deny is explained by %q, to be removed by %q", err, e.Notes, e.Remove)
+	}
 }
 
 // What cannot be followed stops every start.

@@ -107,19 +107,7 @@ func (l gitLink) sound(uid int) error {
 // maxGitFile is the size, in bytes, above which a file of git's that is read here is none.
 const maxGitFile = 256 << 10
 
-// gitFile returns the text of a small regular file without its last newline, or "". A fifo
-// in its place would be waited for.
-func gitFile(at string) string {
-	o, err := survey.Stat(at)
-	if err != nil || o.Type != survey.File || o.Size > maxGitFile {
-		return ""
-	}
-	data, err := os.ReadFile(at)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimRight(string(data), "\r\n")
-}
+func gitFile(at string) string { return survey.Text(at, maxGitFile) }
 
 // realDir returns the real path of an existing directory that dir names, or "".
 func realDir(dir, name string) string {

@@ -13,8 +13,6 @@ import (
 
 	"bourn"
 	"bourn/internal/policy"
-
-	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
 // Links that were believed are kept in $BOURN_HOME/gitlinks, two Go strings a line: the
@@ -46,8 +44,9 @@ func (p *Prepared) doubt(l gitLink) error {
 	if !far || !near {
 		return nil
 	}
-	if slices.Contains(p.believed, l.line()) {
-		return nil
+	believed, err := p.believed()
+	if err != nil || slices.Contains(believed, l.line()) {
+		return err
 	}
 	return fmt.Errorf("earlier runs could write both ends of its link to %s (if that is its repository: --write %s)", l.common, shellQuote(l.common))
 }
@@ -83,11 +82,14 @@ func (h *Home) gitLinks() ([]string, error) {
 
 // keepGitLinks adds links that a run is about to be granted both ends of.
 func (h *Home) keepGitLinks(links []gitLink) error {
+	if len(links) == 0 {
+		return nil
+	}
 	known, err := h.gitLinks()
 	if err != nil || !slices.ContainsFunc(links, func(l gitLink) bool { return !slices.Contains(known, l.line()) }) {
 		return err
 	}
-	unlock, err := lockedfile.MutexAt(h.gitLinksPath() + ".lock").Lock()
+	unlock, err := lockFile(h.gitLinksPath())
 	if err != nil {
 		return err
 	}

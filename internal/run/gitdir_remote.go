@@ -3,7 +3,6 @@ package run
 import (
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 // before made of it. They only say which port a refused name was meant for.
 
 // scpLike is ssh's short form of a remote, [USER@]HOST:PATH (git-fetch(1), Git URLs).
-var scpLike = regexp.MustCompile(`^(?:[^@/:]+@)?([^@/:]+):(?:[^/:]|/[^/])`)
+var scpLike = lazily(`^(?:[^@/:]+@)?([^@/:]+):(?:[^/:]|/[^/])`)
 
 // schemePorts are those that a grant without a port does not open.
 var schemePorts = map[string]uint16{"ssh": 22, "git+ssh": 22, "ssh+git": 22, "git": 9418}
@@ -48,7 +47,7 @@ func (p *Prepared) remotePort(name string) uint16 {
 func remoteAt(text string) (string, uint16) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		m := scpLike.FindStringSubmatch(text)
+		m := scpLike().FindStringSubmatch(text)
 		if m == nil {
 			return "", 0
 		}

@@ -8,6 +8,8 @@
 //	agents/<name>/home/           the agent's own writable home
 //	agents/<name>/runs/<id>.json  records of runs; runs/ here for runs without an agent
 //	agents/<name>/denied          the objects that the last seal denied, by identity
+//	boundaries.json               this host's hard blocks, published and signed by the control plane
+//	journal.jsonl                 what the control plane has not taken into the log yet
 //	written                       what runs without an agent could write
 //	gitlinks                      checkouts and the git directories that were granted with them
 //	accepted                      what proposals of repositories the person accepted

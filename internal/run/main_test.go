@@ -192,6 +192,15 @@ func unchanged(t *testing.T, what string, before, after map[string]string) {
 	}
 }
 
+// ended wants a command to have ended well, and returns what it printed.
+func ended(t *testing.T, r runtest.Result) string {
+	t.Helper()
+	if r.Status != 0 {
+		t.Fatalf("status %d, out %q, err %q", r.Status, r.Out, r.Err)
+	}
+	return r.Out
+}
+
 // eventually waits until ok holds, looking again and again, at most for patience.
 func eventually(t *testing.T, what string, ok func() bool) bool {
 	t.Helper()

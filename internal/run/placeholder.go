@@ -2,7 +2,6 @@ package run
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +13,6 @@ import (
 	"bourn"
 	"bourn/internal/policy"
 	"bourn/internal/sandbox/placeholder"
-
-	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
 // Placeholders stand on the host while runs need them, and must go whatever happens to those.
@@ -27,15 +24,15 @@ import (
 //	            no run uses it any more: removed, settled    → the line goes
 //
 // What stands at the random name is bourn's. What stands at the own name is bourn's if it is
-// the object that the journal names, empty and unchanged; all else stays. Runs of one
+// the object that the ledger names, empty and unchanged; all else stays. Runs of one
 // $BOURN_HOME share an artefact: whoever leaves last removes it, and when that was killed the
 // next bourn command does.
 
-// journalVersion is the version of the journal's format.
-const journalVersion = 1
+// ledgerVersion is the version of the ledger's format.
+const ledgerVersion = 1
 
-// A journal is the list of artefacts, in the order in which they were made.
-type journal struct {
+// A ledger is the list of artefacts, in the order in which they were made.
+type ledger struct {
 	Version   int        `json:"version"`
 	Artefacts []artefact `json:"placeholders"`
 }
@@ -49,12 +46,12 @@ type artefact struct {
 	Object  policy.Object `json:"object"`            // zero until it is made
 	Changed int64         `json:"changed,omitempty"` // zero until it is placed
 	Boot    string        `json:"boot_id"`           // in which the identities were taken
-	Users   []user        `json:"users"`
+	Sharers []sharer      `json:"users"`
 }
 
-// A user is a run that needs an artefact. Until its record is on disk it lives by the process
-// that sees to it from outside.
-type user struct {
+// A sharer is a run that needs an artefact. Until its record is on disk it lives by the
+// process that sees to it from outside.
+type sharer struct {
 	Agent     bourn.AgentName `json:"agent"`
 	Run       string          `json:"run"`
 	Pid       int             `json:"pid"`
@@ -77,33 +74,27 @@ func (a *artefact) made(boot string) bool {
 	return err == nil && s.Is(a.state(), boot == a.Boot)
 }
 
-func (h *Home) journalPath() string { return filepath.Join(h.Dir, "placeholders") }
+func (h *Home) ledgerPath() string { return filepath.Join(h.Dir, "placeholders") }
 
-// readJournal returns the journal; without a file it is empty.
-func (h *Home) readJournal() (*journal, error) {
-	j := &journal{Version: journalVersion}
-	data, err := os.ReadFile(h.journalPath())
+// readLedger returns the ledger; without a file it is empty.
+func (h *Home) readLedger() (*ledger, error) {
+	l := &ledger{Version: ledgerVersion}
+	err := readJSON(h.ledgerPath(), l, &l.Version, ledgerVersion)
 	if errors.Is(err, fs.ErrNotExist) {
-		return j, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, j)
-	}
-	if err == nil && j.Version != journalVersion {
-		err = fmt.Errorf("version %d is not known", j.Version)
+		return l, nil
 	}
 	if err != nil {
 		return nil, bourn.WithHint(fmt.Errorf("cannot read which placeholders stand on this host: %w", err),
-			"remove "+h.journalPath()+" and the empty files without permissions that it names")
+			"remove "+h.ledgerPath()+" and the empty files without permissions that it names")
 	}
-	return j, nil
+	return l, nil
 }
 
-// writeJournal replaces the journal and settles it and its name on disk. An empty one goes.
-func (h *Home) writeJournal(j *journal) error {
-	err := h.replaceJournal(j)
+// writeLedger replaces the ledger and settles it and its name on disk. An empty one goes.
+func (h *Home) writeLedger(l *ledger) error {
+	err := h.replaceLedger(l)
 	if err == nil {
-		err = settle(h.Dir)
+		err = syncDir(h.Dir)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write down which placeholders stand on this host: %w", err)
@@ -111,8 +102,8 @@ func (h *Home) writeJournal(j *journal) error {
 	return nil
 }
 
-// settle puts what was renamed in a directory on disk.
-func settle(dir string) error {
+// syncDir puts what was renamed in a directory on disk.
+func syncDir(dir string) error {
 	d, err := placeholder.Open(dir)
 	if err != nil {
 		return err
@@ -121,32 +112,16 @@ func settle(dir string) error {
 	return d.Sync()
 }
 
-func (h *Home) replaceJournal(j *journal) error {
-	if len(j.Artefacts) == 0 {
-		return os.Remove(h.journalPath())
+func (h *Home) replaceLedger(l *ledger) error {
+	if len(l.Artefacts) == 0 {
+		return os.Remove(h.ledgerPath())
 	}
-	data, err := json.MarshalIndent(j, "", "  ")
-	if err != nil {
-		return err
-	}
-	return writeFile(h.journalPath(), append(data, '\n'), 0o600)
+	return writeJSON(h.ledgerPath(), l)
 }
 
-// lockJournal takes the journal's lock, and removes what killed commands were writing.
-func (h *Home) lockJournal() (unlock func(), err error) {
-	if unlock, err = lockedfile.MutexAt(h.journalPath() + ".lock").Lock(); err != nil {
-		return nil, fmt.Errorf("cannot lock the list of placeholders: %w", err)
-	}
-	left, _ := filepath.Glob(filepath.Join(h.Dir, ".placeholders.*"))
-	for _, at := range left {
-		_ = os.Remove(at)
-	}
-	return unlock, nil
-}
-
-// lives reports whether the run of a user may still need its artefacts. What cannot be told
+// lives reports whether a run may still need its artefacts. What cannot be told
 // lives.
-func (h *Home) lives(u user) bool {
+func (h *Home) lives(u sharer) bool {
 	if (Record{Pid: u.Pid, StartTime: u.StartTime, BootID: u.BootID}).Live() {
 		return true
 	}
@@ -168,16 +143,16 @@ type clearance struct {
 // ends, which is named.
 func (h *Home) clearPlaceholders(ended string) (clearance, error) {
 	var c clearance
-	if !exists(h.journalPath()) {
+	if !exists(h.ledgerPath()) {
 		return c, nil
 	}
-	unlock, err := h.lockJournal()
+	unlock, err := lockFile(h.ledgerPath())
 	if err != nil {
 		return c, err
 	}
 	defer unlock()
-	j, err := h.readJournal()
-	if err != nil || len(j.Artefacts) == 0 {
+	l, err := h.readLedger()
+	if err != nil || len(l.Artefacts) == 0 {
 		return c, err
 	}
 	boot, err := bootID()
@@ -186,12 +161,12 @@ func (h *Home) clearPlaceholders(ended string) (clearance, error) {
 	}
 	changed := false
 	gone := map[int]bool{}
-	for i := range slices.Backward(j.Artefacts) { // what stands in a directory goes before it
-		a := &j.Artefacts[i]
-		before := len(a.Users)
-		a.Users = slices.DeleteFunc(a.Users, func(u user) bool { return u.Run == ended || !h.lives(u) })
-		changed = changed || len(a.Users) != before
-		if len(a.Users) == 0 && c.clear(a, boot) {
+	for i := range slices.Backward(l.Artefacts) { // what stands in a directory goes before it
+		a := &l.Artefacts[i]
+		before := len(a.Sharers)
+		a.Sharers = slices.DeleteFunc(a.Sharers, func(u sharer) bool { return u.Run == ended || !h.lives(u) })
+		changed = changed || len(a.Sharers) != before
+		if len(a.Sharers) == 0 && c.clear(a, boot) {
 			gone[i] = true
 		}
 	}
@@ -199,13 +174,13 @@ func (h *Home) clearPlaceholders(ended string) (clearance, error) {
 		return c, nil
 	}
 	var kept []artefact
-	for i, a := range j.Artefacts {
+	for i, a := range l.Artefacts {
 		if !gone[i] {
 			kept = append(kept, a)
 		}
 	}
-	j.Artefacts = kept
-	return c, h.writeJournal(j)
+	l.Artefacts = kept
+	return c, h.writeLedger(l)
 }
 
 // clear removes an artefact, and reports whether its line can go.
@@ -246,16 +221,30 @@ func (a *artefact) remove(sameBoot bool) error {
 	if err == nil && !placeholder.Same(is, a.Parent, sameBoot) {
 		err = errMoved
 	}
-	if err == nil {
+	temp := a.Temp
+	if err == nil && a.taken(d, sameBoot) {
+		temp = tempName()
+	} else if err == nil {
 		err = a.removeTemp(d, sameBoot)
 	}
 	if err == nil && a.Object != (policy.Object{}) {
-		err = d.Remove(filepath.Base(a.Path), a.Temp, a.state(), sameBoot)
+		err = d.Remove(filepath.Base(a.Path), temp, a.state(), sameBoot)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 	}
 	return errors.Join(err, d.Sync()) // before the line goes
+}
+
+// taken reports whether somebody else's stands at the random name: whoever may write there
+// saw it while the artefact was made, and the artefact is in its place.
+func (a *artefact) taken(d *placeholder.Dir, sameBoot bool) bool {
+	s, err := d.Stat(a.Temp)
+	if err != nil || a.Object == (policy.Object{}) || placeholder.Same(s.Object, a.Object, sameBoot) {
+		return false
+	}
+	own, err := d.Stat(filepath.Base(a.Path))
+	return err == nil && own.Is(a.state(), sameBoot)
 }
 
 // removeTemp removes what stands at the random name: by that name it is bourn's. Only what

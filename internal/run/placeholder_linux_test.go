@@ -4,8 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+
+	"bourn/internal/run/runtest"
 )
 
 // Of a run as somebody else a placeholder is theirs, and root's next command removes it.
@@ -34,21 +35,38 @@ func TestPlaceholderRunAs(t *testing.T) {
 	l.finish()
 	unchanged(t, "the project", before, tree(t, u.Work))
 
-	l = serve()
-	all := descendants(l.cmd.Process.Pid)
-	for _, pid := range all {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	l.end()
-	for _, pid := range all {
-		eventually(t, "the processes are gone", func() bool { return !alive(pid) })
-	}
+	killAll(t, serve())
 	if !standing(u, ".env") {
 		t.Error("it went with the run that was killed: nothing is shown")
 	}
 	ended(t, u.Wait(u.AsRoot(t.Context(), "plan")))
 	unchanged(t, "the project after a kill", before, tree(t, u.Work))
 	if data, err := os.ReadFile(filepath.Join(u.BournHome(), "placeholders")); err == nil {
-		t.Errorf("the journal is left: %s", data)
+		t.Errorf("the ledger is left: %s", data)
 	}
+}
+
+// A repository has nothing made on the host that nobody has accepted.
+func TestPlaceholderOfProposal(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		u.Mkdir(".git")
+		u.Write(".bourn/profile.yaml", "version: 1\nfilesystem: {deny: [{path: .env, placeholder: true}]}\n")
+		l := serve(t, u)
+		if _, err := os.Lstat(u.Path(".env")); !os.IsNotExist(err) {
+			t.Errorf("a placeholder stands: %v", err)
+		}
+		l.finish()
+		accepted(t, u)
+		l = serve(t, u)
+		if !standing(u, ".env") {
+			t.Error("no placeholder stands although it is accepted")
+		}
+		l.finish()
+		noLedger(t, u)
+
+		ended(t, u.Bourn("run", "-q", "--save", "mur", "--", "true"))
+		if got := u.Read(filepath.Join(bournHome(u), "agents/mur/profile.yaml")); !strings.Contains(got, "{path: "+u.Path(".env")+", placeholder: true}") {
+			t.Errorf("the agent that is made of the run has no placeholder:\n%s", got)
+		}
+	})
 }

@@ -20,8 +20,8 @@ func (p *Prepared) markPlaceholders() error {
 	if len(p.Request.Denies) == 0 {
 		return nil
 	}
-	j, err := p.home.readJournal()
-	if err != nil || len(j.Artefacts) == 0 {
+	l, err := p.home.readLedger()
+	if err != nil || len(l.Artefacts) == 0 {
 		return err
 	}
 	boot, err := bootID()
@@ -29,8 +29,8 @@ func (p *Prepared) markPlaceholders() error {
 		return err
 	}
 	stands := map[string]bool{}
-	for i := range j.Artefacts {
-		if a := &j.Artefacts[i]; !a.Dir && a.made(boot) {
+	for i := range l.Artefacts {
+		if a := &l.Artefacts[i]; !a.Dir && a.made(boot) {
 			stands[a.Path] = true
 		}
 	}
@@ -49,11 +49,11 @@ func (p *Prepared) markPlaceholders() error {
 
 // A placing makes the artefacts of one run.
 type placing struct {
-	runner  *runner
-	journal *journal
-	user    user
-	boot    string
-	new     []int // the artefacts of this run that are not in their place
+	runner *runner
+	ledger *ledger
+	run    sharer
+	boot   string
+	new    []int // the artefacts of this run that are not in their place
 }
 
 // placehold makes the placeholders of the plan, or shares those of other runs, and ties the
@@ -63,18 +63,18 @@ func (r *runner) placehold() error {
 		return nil
 	}
 	r.placed = true // whatever of it succeeds
-	unlock, err := r.home.lockJournal()
+	unlock, err := lockFile(r.home.ledgerPath())
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	w := placing{runner: r, user: user{Agent: r.Options.Agent, Run: r.id, Pid: os.Getpid()}}
-	if w.journal, err = r.home.readJournal(); err != nil {
+	w := placing{runner: r, run: sharer{Agent: r.Options.Agent, Run: r.id, Pid: os.Getpid()}}
+	if w.ledger, err = r.home.readLedger(); err != nil {
 		return err
 	}
 	if w.boot, err = bootID(); err == nil {
-		w.user.BootID = w.boot
-		w.user.StartTime, err = startTime(w.user.Pid)
+		w.run.BootID = w.boot
+		w.run.StartTime, err = startTime(w.run.Pid)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write down whose placeholders they are: %w", err)
@@ -91,13 +91,13 @@ func (r *runner) placehold() error {
 			return err
 		}
 	}
-	if err := r.home.writeJournal(w.journal); err != nil {
+	if err := r.home.writeLedger(w.ledger); err != nil {
 		return err
 	}
 	return w.tie()
 }
 
-// next adds to the journal, for each placeholder, the outermost object that is missing, and
+// next adds to the ledger, for each placeholder, the outermost object that is missing, and
 // shares what is there of other runs. It reports whether anything is to be made.
 func (w *placing) next() (more bool, err error) {
 	w.new = nil
@@ -122,7 +122,7 @@ func (w *placing) next() (more bool, err error) {
 	return len(w.new) > 0, nil
 }
 
-// add adds an artefact to the journal.
+// add adds an artefact to the ledger.
 func (w *placing) add(at string, dir bool) error {
 	d, err := placeholder.Open(filepath.Dir(at))
 	if err != nil {
@@ -133,33 +133,33 @@ func (w *placing) add(at string, dir bool) error {
 	if err != nil {
 		return err
 	}
-	w.new = append(w.new, len(w.journal.Artefacts))
-	w.journal.Artefacts = append(w.journal.Artefacts, artefact{
-		Path: at, Dir: dir, Temp: tempName(), Parent: parent, Boot: w.boot, Users: []user{w.user}})
+	w.new = append(w.new, len(w.ledger.Artefacts))
+	w.ledger.Artefacts = append(w.ledger.Artefacts, artefact{
+		Path: at, Dir: dir, Temp: tempName(), Parent: parent, Boot: w.boot, Sharers: []sharer{w.run}})
 	return nil
 }
 
 // adds reports whether a path is not about to be made already.
 func (w *placing) adds(at string) bool {
-	return !slices.ContainsFunc(w.new, func(i int) bool { return w.journal.Artefacts[i].Path == at })
+	return !slices.ContainsFunc(w.new, func(i int) bool { return w.ledger.Artefacts[i].Path == at })
 }
 
-// share makes the run a user of the artefacts of others at a path and on the way to it.
+// share makes the run a sharer of the artefacts of others at a path and on the way to it.
 func (w *placing) share(at string) {
-	for i := range w.journal.Artefacts {
-		a := &w.journal.Artefacts[i]
-		mine := slices.ContainsFunc(a.Users, func(u user) bool { return u.Run == w.user.Run })
+	for i := range w.ledger.Artefacts {
+		a := &w.ledger.Artefacts[i]
+		mine := slices.ContainsFunc(a.Sharers, func(u sharer) bool { return u.Run == w.run.Run })
 		if !mine && policy.Under(at, a.Path) && a.made(w.boot) {
-			a.Users = append(a.Users, w.user)
+			a.Sharers = append(a.Sharers, w.run)
 		}
 	}
 }
 
-// make makes what the last step added. The journal is on disk before each object is made, and
+// make makes what the last step added. The ledger is on disk before each object is made, and
 // before it gets its name.
 func (w *placing) make() error {
-	all := w.journal.Artefacts
-	if err := w.runner.home.writeJournal(w.journal); err != nil {
+	all := w.ledger.Artefacts
+	if err := w.runner.home.writeLedger(w.ledger); err != nil {
 		return err
 	}
 	var dirs []*placeholder.Dir
@@ -175,50 +175,61 @@ func (w *placing) make() error {
 			return cannotPlace(a.Path, err)
 		}
 		dirs = append(dirs, d)
-		if is, err := d.Object(); err != nil || !placeholder.Same(is, a.Parent, true) {
-			return cannotPlace(a.Path, errors.Join(err, errors.New("its directory was replaced just now")))
-		}
-		var s placeholder.State
-		err = w.runner.home.asUser(func() (err error) { // of a run as somebody else it is theirs
-			s, err = d.Make(a.Temp, a.Dir)
-			return err
-		})
-		if err != nil {
+		if err := w.makeOne(a, d); err != nil {
 			return cannotPlace(a.Path, err)
 		}
-		a.Object = s.Object
 	}
-	if err := w.runner.home.writeJournal(w.journal); err != nil {
+	if err := w.runner.home.writeLedger(w.ledger); err != nil {
 		return err
 	}
 	for k, i := range w.new {
-		a := &all[i]
-		s, err := dirs[k].Place(a.Temp, filepath.Base(a.Path))
-		if err != nil {
-			return cannotPlace(a.Path, err)
-		}
-		if a.Changed = s.Changed; !s.Is(a.state(), true) {
-			return cannotPlace(a.Path, placeholder.ErrOther)
-		}
-		if err := dirs[k].Sync(); err != nil {
-			return cannotPlace(a.Path, err)
+		if err := all[i].place(dirs[k]); err != nil {
+			return cannotPlace(all[i].Path, err)
 		}
 	}
 	return nil
 }
 
+// makeOne makes an object under its random name. Of a run as somebody else it is theirs.
+func (w *placing) makeOne(a *artefact, in *placeholder.Dir) error {
+	is, err := in.Object()
+	if err != nil {
+		return err
+	}
+	if !placeholder.Same(is, a.Parent, true) {
+		return errors.New("its directory was replaced just now")
+	}
+	return w.runner.home.asUser(func() error {
+		s, err := in.Make(a.Temp, a.Dir)
+		a.Object = s.Object
+		return err
+	})
+}
+
+// place gives an object its own name, and asserts that it is the one that was made.
+func (a *artefact) place(in *placeholder.Dir) error {
+	s, err := in.Place(a.Temp, filepath.Base(a.Path))
+	if err != nil {
+		return err
+	}
+	if a.Changed = s.Changed; !s.Is(a.state(), true) {
+		return placeholder.ErrOther
+	}
+	return in.Sync()
+}
+
 // tie names to each mask of a placeholder the object that must be under it.
 func (w *placing) tie() error {
 	for _, p := range w.runner.Plan.Placeholders {
-		i := slices.IndexFunc(w.journal.Artefacts, func(a artefact) bool {
-			return a.Path == p.Path && !a.Dir && slices.Contains(a.Users, w.user)
+		i := slices.IndexFunc(w.ledger.Artefacts, func(a artefact) bool {
+			return a.Path == p.Path && !a.Dir && slices.Contains(a.Sharers, w.run)
 		})
 		if i < 0 {
 			return cannotPlace(p.Path, fs.ErrExist)
 		}
 		for k := range w.runner.Plan.Masks {
 			if m := &w.runner.Plan.Masks[k]; m.Path == p.Path {
-				m.Object = w.journal.Artefacts[i].Object
+				m.Object = w.ledger.Artefacts[i].Object
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func holder(t *testing.T, u *runtest.User, name string, paths ...string) {
 
 func bournHome(u *runtest.User) string { return filepath.Join(u.Home, ".bourn") }
 
-func journalOf(u *runtest.User) string { return filepath.Join(bournHome(u), "placeholders") }
+func ledgerOf(u *runtest.User) string { return filepath.Join(bournHome(u), "placeholders") }
 
 // standing reports whether an empty file without permissions stands at a path of the host.
 func standing(u *runtest.User, path string) bool {
@@ -32,18 +32,22 @@ func standing(u *runtest.User, path string) bool {
 	return err == nil && info.Mode() == 0 && info.Size() == 0
 }
 
-// noJournal reports a journal that is left.
-func noJournal(t *testing.T, u *runtest.User) {
+// noLedger reports a ledger that is left.
+func noLedger(t *testing.T, u *runtest.User) {
 	t.Helper()
-	if data, err := os.ReadFile(journalOf(u)); err == nil {
-		t.Errorf("the journal is left: %s", data)
+	if data, err := os.ReadFile(ledgerOf(u)); err == nil {
+		t.Errorf("the ledger is left: %s", data)
 	}
 }
 
 // killed starts a run of an agent, waits until it runs, and kills all of its processes.
 func killed(t *testing.T, u *runtest.User, name string) {
 	t.Helper()
-	l := serve(t, u, "--agent", name)
+	killAll(t, serve(t, u, "--agent", name))
+}
+
+func killAll(t *testing.T, l *live) {
+	t.Helper()
 	all := descendants(l.cmd.Process.Pid)
 	for _, pid := range all {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -87,7 +91,7 @@ func TestPlaceholderPrevents(t *testing.T) {
 		l.finish()
 		_ = os.Remove(u.Path("conf/made"))
 		unchanged(t, "the project", before, tree(t, u.Work))
-		noJournal(t, u)
+		noLedger(t, u)
 		// Nothing of it is remembered as a denied object: the next start would look for it.
 		if data, err := os.ReadFile(filepath.Join(bournHome(u), "agents/mur/denied")); err == nil && strings.Contains(string(data), ".env") {
 			t.Errorf("remembered: %s", data)
@@ -112,7 +116,7 @@ func TestPlaceholderDirectoryInUse(t *testing.T) {
 		if _, err := os.Lstat(u.Path("new/key")); !os.IsNotExist(err) {
 			t.Errorf("the placeholder is left: %v", err)
 		}
-		noJournal(t, u)
+		noLedger(t, u)
 	})
 }
 
@@ -135,7 +139,7 @@ func TestPlaceholderAfterKill(t *testing.T) {
 					t.Errorf("%v: %d %s", next, r.Status, r.Err)
 				}
 				unchanged(t, "the project", before, tree(t, u.Work))
-				noJournal(t, u)
+				noLedger(t, u)
 			})
 		}
 	})
@@ -176,7 +180,7 @@ func TestPlaceholderThatIsNot(t *testing.T) {
 						t.Errorf("%s: said %q", what, got)
 					}
 					unchanged(t, what+": the project", before, tree(t, u.Work))
-					noJournal(t, u)
+					noLedger(t, u)
 					_ = os.Remove(u.Path(".env"))
 				}
 				l := serve(t, u, "--agent", "mur")
@@ -224,7 +228,7 @@ func TestPlaceholderIsShared(t *testing.T) {
 			}
 		}
 		unchanged(t, "the project", before, tree(t, u.Work))
-		noJournal(t, u)
+		noLedger(t, u)
 	})
 }
 
@@ -243,7 +247,7 @@ func TestPlaceholderSharedWithKilled(t *testing.T) {
 		if _, err := os.Lstat(u.Path(".env")); !os.IsNotExist(err) {
 			t.Errorf("it stays: %v", err)
 		}
-		noJournal(t, u)
+		noLedger(t, u)
 	})
 }
 
@@ -302,7 +306,31 @@ func TestPlaceholderInMovedDirectory(t *testing.T) {
 			t.Errorf("said %q", r.Err)
 		}
 		unchanged(t, "the project", before, tree(t, u.Work))
-		noJournal(t, u)
+		noLedger(t, u)
+	})
+}
+
+// Another run sees the random name and can take it: what it puts there stays, and keeps no
+// placeholder from being removed.
+func TestPlaceholderWithStranger(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		holder(t, u, "mur", ".env")
+		l := serve(t, u, "--agent", "mur")
+		var ledger struct {
+			Placeholders []struct{ Temp string }
+		}
+		if err := json.Unmarshal([]byte(u.Read(ledgerOf(u))), &ledger); err != nil || len(ledger.Placeholders) != 1 {
+			t.Fatalf("the ledger: %+v, %v", ledger, err)
+		}
+		taken := u.Write(ledger.Placeholders[0].Temp, "taken")
+		l.finish()
+		if standing(u, ".env") {
+			t.Error("the placeholder is left")
+		}
+		if got := u.Read(taken); got != "taken" {
+			t.Errorf("what took its name: %q", got)
+		}
+		noLedger(t, u)
 	})
 }
 
@@ -320,7 +348,7 @@ func TestPlaceholderThatCannotBeMade(t *testing.T) {
 				t.Errorf("status %d, said %q", r.Status, r.Err)
 			}
 			unchanged(t, "the project", before, tree(t, u.Work))
-			noJournal(t, u)
+			noLedger(t, u)
 		}
 		refused("not a directory")
 		if u.UID == 0 {
@@ -348,68 +376,79 @@ func TestPlaceholderNotNeeded(t *testing.T) {
 			t.Errorf("read: %s", said)
 		}
 		unchanged(t, "while it runs", before, tree(t, u.Work, lib))
-		noJournal(t, u)
+		noLedger(t, u)
 		l.finish()
 		unchanged(t, "after it", before, tree(t, u.Work, lib))
 	})
 }
 
-// An artefact of the journal, as a test writes it down.
+// An artefact of the ledger, as a test writes it down.
 type line map[string]any
 
-// The states in which a crash can leave the journal and the directory.
+// crashTemp is the random name in what a crash leaves.
+const crashTemp = ".bourn-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// A crash is what one leaves of a placeholder .env, and what is left after the next command.
+type crash struct {
+	name                string
+	identity, otherBoot bool   // the ledger has it; it is of an earlier boot
+	standsAt            string // where the object was made
+	users               string // a file of the person's at the placeholder's own name
+	left                string
+}
+
+// leave leaves it in u's project and ledger.
+func (c crash) leave(t *testing.T, u *runtest.User) {
+	t.Helper()
+	u.Mkdir(bournHome(u))
+	if c.users != "" {
+		u.Write(".env", strings.TrimPrefix(c.users, "empty"))
+		if c.users == "empty" {
+			_ = os.Chmod(u.Path(".env"), 0)
+		}
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := line{"path": u.Path(".env"), "temp": crashTemp, "parent": identity(t, u.Work), "object": line{"dev": 0, "ino": 0},
+		"boot_id": strings.TrimSpace(string(boot)), "users": []line{{"agent": "", "run": "gone", "pid": 1, "start_time": 1, "boot_id": "x"}}}
+	if c.users == "moved" {
+		_ = os.Rename(u.Path(".env"), u.Path(crashTemp))
+	} else if c.standsAt != "" {
+		u.Write(c.standsAt, "")
+		_ = os.Chmod(u.Path(c.standsAt), 0)
+		if c.identity {
+			a["object"] = identity(t, u.Path(c.standsAt))
+		}
+	}
+	if c.otherBoot {
+		a["boot_id"] = "another"
+	}
+	data, err := json.Marshal(line{"version": 1, "placeholders": []line{a}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Write(ledgerOf(u), string(data))
+	_ = os.Chmod(bournHome(u), 0o700)
+}
+
+// The states in which a crash can leave the ledger and the directory.
 func TestPlaceholderAfterCrash(t *testing.T) {
-	const temp = ".bourn-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	for _, c := range []struct {
-		name                string
-		identity, otherBoot bool   // the journal has it; it is of an earlier boot
-		standsAt            string // where the object was made
-		users               string // a file of the person's at the placeholder's own name
-		left                string // what is left after the next command
-	}{
+	for _, c := range []crash{
 		{name: "before anything was made"},
-		{name: "made, and its identity not written down", standsAt: temp},
-		{name: "made, and its identity written down", identity: true, standsAt: temp},
+		{name: "made, and its identity not written down", standsAt: crashTemp},
+		{name: "made, and its identity written down", identity: true, standsAt: crashTemp},
 		{name: "placed, and that not written down", identity: true, standsAt: ".env"},
 		{name: "placed before the power went", identity: true, otherBoot: true, standsAt: ".env"},
 		{name: "the person's own file, nothing made", users: "mine", left: ".env"},
-		{name: "the person's own file, and one made", users: "mine", standsAt: temp, left: ".env"},
+		{name: "the person's own file, and one made", users: "mine", standsAt: crashTemp, left: ".env"},
 		{name: "the person's own file, moved aside by a removal that came too late", users: "moved", left: ".env"},
-		{name: "the person's own file of the same kind", users: "empty", identity: true, standsAt: temp, left: ".env"},
+		{name: "the person's own file of the same kind", users: "empty", identity: true, standsAt: crashTemp, left: ".env"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runtest.Users(t, func(t *testing.T, u *runtest.User) {
-				u.Mkdir(bournHome(u))
-				if c.users != "" {
-					u.Write(".env", strings.TrimPrefix(c.users, "empty"))
-					if c.users == "empty" {
-						_ = os.Chmod(u.Path(".env"), 0)
-					}
-				}
-				boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-				if err != nil {
-					t.Fatal(err)
-				}
-				a := line{"path": u.Path(".env"), "temp": temp, "parent": identity(t, u.Work), "object": line{"dev": 0, "ino": 0},
-					"boot_id": strings.TrimSpace(string(boot)), "users": []line{{"agent": "", "run": "gone", "pid": 1, "start_time": 1, "boot_id": "x"}}}
-				if c.users == "moved" {
-					_ = os.Rename(u.Path(".env"), u.Path(temp))
-				} else if c.standsAt != "" {
-					u.Write(c.standsAt, "")
-					_ = os.Chmod(u.Path(c.standsAt), 0)
-					if c.identity {
-						a["object"] = identity(t, u.Path(c.standsAt))
-					}
-				}
-				if c.otherBoot {
-					a["boot_id"] = "another"
-				}
-				data, err := json.Marshal(line{"version": 1, "placeholders": []line{a}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				u.Write(journalOf(u), string(data))
-				_ = os.Chmod(bournHome(u), 0o700)
+				c.leave(t, u)
 				if r := u.Bourn("plan"); r.Status != 0 {
 					t.Errorf("plan: %d %q", r.Status, r.Err)
 				}
@@ -425,13 +464,13 @@ func TestPlaceholderAfterCrash(t *testing.T) {
 				if strings.Join(left, " ") != c.left {
 					t.Errorf("left is %v, want %q", left, c.left)
 				}
-				noJournal(t, u)
+				noLedger(t, u)
 			})
 		})
 	}
 }
 
-// identity is what the journal keeps of an object.
+// identity is what the ledger keeps of an object.
 func identity(t *testing.T, at string) line {
 	t.Helper()
 	var st syscall.Stat_t
@@ -441,33 +480,13 @@ func identity(t *testing.T, at string) line {
 	return line{"dev": st.Dev, "ino": st.Ino}
 }
 
-// A journal that cannot be read stops everything that would need it.
-func TestPlaceholderJournalDamaged(t *testing.T) {
+// A ledger that cannot be read stops everything that would need it.
+func TestPlaceholderLedgerDamaged(t *testing.T) {
 	u := runtest.NewUser(t, os.Getuid())
 	holder(t, u, "mur", ".env")
-	u.Write(journalOf(u), "{")
+	u.Write(ledgerOf(u), "{")
 	_ = os.Chmod(bournHome(u), 0o700)
 	if r := u.Bourn("run", "--agent", "mur", "--", "true"); r.Status != 125 || !strings.Contains(r.Err, "cannot read which placeholders stand on this host") {
 		t.Errorf("status %d, said %q", r.Status, r.Err)
 	}
-}
-
-// A repository has nothing made on the host that nobody has accepted.
-func TestPlaceholderOfProposal(t *testing.T) {
-	runtest.Users(t, func(t *testing.T, u *runtest.User) {
-		u.Mkdir(".git")
-		u.Write(".bourn/profile.yaml", "version: 1\nfilesystem: {deny: [{path: .env, placeholder: true}]}\n")
-		l := serve(t, u)
-		if _, err := os.Lstat(u.Path(".env")); !os.IsNotExist(err) {
-			t.Errorf("a placeholder stands: %v", err)
-		}
-		l.finish()
-		accepted(t, u)
-		l = serve(t, u)
-		if !standing(u, ".env") {
-			t.Error("no placeholder stands although it is accepted")
-		}
-		l.finish()
-		noJournal(t, u)
-	})
 }

@@ -168,7 +168,7 @@ func (h *Home) removePlaces(name bourn.AgentName) error {
 
 // Sweep removes what runs that were killed have left on disk, and returns what to say of it.
 // Every bourn command that works with $BOURN_HOME calls it first; without leftovers it costs
-// one directory read.
+// one look for a file and one directory read.
 func (h *Home) Sweep() (notes []string, err error) {
 	c, err := h.clearPlaceholders("")
 	if err != nil {

@@ -3,6 +3,7 @@ package run_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,5 +138,27 @@ func TestPresetRegistries(t *testing.T) {
 	}
 	if r := u.Bourn("plan", "--", "go"); strings.Contains(r.Out, "goproxy.example.com") {
 		t.Errorf("a configuration that an agent can write is believed:\n%s", r.Out)
+	}
+}
+
+// A relative directory of PATH is the project's: what is found there, as the command will be,
+// selects no preset.
+func TestPresetOfRelativePath(t *testing.T) {
+	u := runtest.NewUser(t, os.Getuid())
+	for _, at := range []string{filepath.Join(u.Home, ".local/bin/claude"), "bin/claude", "claude"} {
+		u.Write(at, "#!/bin/sh\necho ran $0\n")
+		if err := os.Chmod(u.Path(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	honest := filepath.Join(u.Home, ".local/bin") + ":/usr/bin:/bin"
+	for _, path := range []string{honest, "bin:" + honest, ".:" + honest, ":" + honest, "./bin:" + honest} {
+		in := *u
+		in.Env = append(slices.Clone(u.Env), "PATH="+path)
+		r := in.Bourn("run", "--", "claude")
+		applied, ran := strings.Contains(r.Err, "preset claude-code is applied"), strings.Contains(r.Out, u.Home+"/.local")
+		if r.Status != 0 || applied != (path == honest) || ran != applied {
+			t.Errorf("PATH=%s: status %d, %q, %q", path, r.Status, r.Out, r.Err)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -61,42 +62,16 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// repository returns the directories in which a proposal for dir may stand: dir and those
-// above it up to the nearest that holds .git, innermost first. Without one it is dir alone.
-func repository(dir string) []string {
-	all := enclosing(dir)
-	for i, at := range all {
-		if exists(filepath.Join(at, ".git")) {
-			return all[:i+1]
-		}
-	}
-	return all
-}
-
-// enclosing returns dir and those above it up to the outermost that holds .git, innermost
-// first: whoever may write in dir can make a .git there, and what the repository round it
-// takes away must hold all the same.
-func enclosing(dir string) []string {
-	dirs, end := []string{dir}, 1
-	for at := dir; ; at = filepath.Dir(at) {
-		if at != dir {
-			dirs = append(dirs, at)
-		}
-		if exists(filepath.Join(at, ".git")) {
-			end = len(dirs)
-		}
-		if at == "/" {
-			return dirs[:end]
-		}
-	}
-}
-
 // readProposal reads the proposal of a directory once: what is hashed is what is parsed.
 // There may be none, which is nil. What cannot be read is an error, since nobody knows what
 // it denies.
 func (h *Home) readProposal(root string) (*Proposal, error) {
-	if filepath.Join(root, filepath.Dir(profile.ProposalName)) == h.Dir {
+	dir := filepath.Join(root, filepath.Dir(profile.ProposalName))
+	if dir == h.Dir {
 		return nil, nil // $BOURN_HOME is no repository's
+	}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // as nearly everywhere: this is the cheapest way to know
 	}
 	text, top, err := survey.ReadPlain(root, profile.MaxProposal, strings.Split(profile.ProposalName, "/")...)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,22 +88,7 @@ func (h *Home) readProposal(root string) (*Proposal, error) {
 }
 
 func cannotFollow(err error) error {
-	return bourn.WithHint(err, "what it denies is not known, so nothing starts: mend or remove the file; bourn run --proposal none leaves it out")
-}
-
-// nearest returns the proposal for a directory, with its state, or nil.
-func (h *Home) nearest(dir string, accepted []acceptance) (*Proposal, error) {
-	for _, at := range repository(dir) {
-		q, err := h.readProposal(at)
-		if err != nil {
-			return nil, err
-		}
-		if q != nil {
-			q.State = q.judge(accepted)
-			return q, nil
-		}
-	}
-	return nil, nil
+	return bourn.WithHint(err, "what it denies is not known, so nothing starts: mend or remove the file; --proposal none leaves it out")
 }
 
 // judge says what the acceptances make of a proposal as it is read.
@@ -143,6 +103,14 @@ func (q *Proposal) judge(accepted []acceptance) ProposalState {
 		return ProposalMoved
 	}
 	return ProposalAccepted
+}
+
+// Asks says in a few words what a proposal would grant.
+func (h *Home) Asks(q *Proposal) string {
+	if asks := q.asks(h); asks != "" {
+		return asks
+	}
+	return "nothing"
 }
 
 // asks says in a few words what a proposal would grant, "" for nothing.

@@ -1,11 +1,9 @@
 package run
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,8 +11,6 @@ import (
 	"bourn"
 	"bourn/internal/policy"
 	"bourn/internal/profile"
-
-	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
 // What a person accepted is kept in $BOURN_HOME/accepted, as JSON: for each repository its
@@ -73,16 +69,10 @@ func (h *Home) acceptedPath() string { return filepath.Join(h.Dir, "accepted") }
 // accepted returns what was accepted. What cannot be read is an error: nobody knows what it
 // denies.
 func (h *Home) accepted() ([]acceptance, error) {
-	data, err := os.ReadFile(h.acceptedPath())
+	var file acceptedFile
+	err := readJSON(h.acceptedPath(), &file, &file.Version, acceptedVersion)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	var file acceptedFile
-	if err == nil {
-		err = json.Unmarshal(data, &file)
-	}
-	if err == nil && file.Version != acceptedVersion {
-		err = fmt.Errorf("version %d is not known", file.Version)
 	}
 	for i := range file.Proposals {
 		a := &file.Proposals[i]
@@ -102,15 +92,11 @@ func (h *Home) accepted() ([]acceptance, error) {
 
 // changeAccepted replaces what is accepted by what f makes of it, under a lock.
 func (h *Home) changeAccepted(f func([]acceptance) ([]acceptance, error)) error {
-	unlock, err := lockedfile.MutexAt(h.acceptedPath() + ".lock").Lock()
+	unlock, err := lockFile(h.acceptedPath())
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	left, _ := filepath.Glob(filepath.Join(h.Dir, ".accepted.*")) // of commands that were killed
-	for _, at := range left {
-		_ = os.Remove(at)
-	}
 	all, err := h.accepted()
 	if err != nil {
 		return err
@@ -118,11 +104,7 @@ func (h *Home) changeAccepted(f func([]acceptance) ([]acceptance, error)) error 
 	if all, err = f(all); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(acceptedFile{acceptedVersion, all}, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := writeFile(h.acceptedPath(), append(data, '\n'), 0o600); err != nil {
+	if err := writeJSON(h.acceptedPath(), acceptedFile{acceptedVersion, all}); err != nil {
 		return fmt.Errorf("cannot keep what is accepted: %w", err)
 	}
 	return nil
@@ -134,7 +116,7 @@ func (h *Home) FindProposal(dir string) (*Proposal, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := h.nearest(dir, accepted)
+	q, err := h.finder().nearest(dir, accepted)
 	if err == nil && q == nil {
 		err = bourn.WithHint(fmt.Errorf("%w: no proposal for %s", bourn.ErrNotFound, bourn.Printable(dir)),
 			"a repository proposes in "+profile.ProposalName+", in the current directory or above it, up to the one that holds .git")
@@ -180,6 +162,9 @@ func (h *Home) Accept(q *Proposal) error {
 			return nil, bourn.WithHint(fmt.Errorf("%w: proposals of %d repositories are accepted already", bourn.ErrDenied, maxAccepted),
 				"take one back: bourn accept --forget DIR")
 		}
+		if err := h.noteChange("", "proposal accepted", q.Root, q.Text); err != nil {
+			return nil, err
+		}
 		return append(all, acceptance{Quoted: strconv.Quote(q.Root), Top: q.top, Digest: q.Digest, Text: string(q.Text)}), nil
 	})
 }
@@ -188,9 +173,12 @@ func (h *Home) Accept(q *Proposal) error {
 // that. None is ErrNotFound.
 func (h *Home) Forget(dir string) (root string, err error) {
 	err = h.changeAccepted(func(all []acceptance) ([]acceptance, error) {
-		for _, at := range repository(dir) {
+		for _, at := range h.finder().repository(dir) {
 			if acceptanceOf(all, at) != nil {
 				root = at
+				if err := h.noteChange("", "proposal forgotten", root, nil); err != nil {
+					return nil, err
+				}
 				return slices.DeleteFunc(all, func(a acceptance) bool { return a.root == at }), nil
 			}
 		}

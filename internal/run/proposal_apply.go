@@ -24,19 +24,20 @@ func (p *Prepared) proposals() error {
 	if err != nil {
 		return err
 	}
+	f := p.home.finder()
 	if p.Options.Agent == "" {
-		if p.proposed, err = p.home.nearest(p.Options.Cwd, accepted); err != nil {
+		if p.proposed, err = f.nearest(p.Options.Cwd, accepted); err != nil {
 			return err
 		}
 		if p.proposed != nil && p.proposed.State == ProposalAccepted {
 			p.grantProposed(p.proposed)
 		}
-		if err := p.goneProposal(accepted); err != nil {
+		if err := p.goneProposal(f, accepted); err != nil {
 			return err
 		}
 	}
 	trees := p.trees()
-	if err := p.tightenTrees(trees); err != nil {
+	if err := p.tightenTrees(f, trees); err != nil {
 		return err
 	}
 	return p.tightenAccepted(trees, accepted)
@@ -44,8 +45,8 @@ func (p *Prepared) proposals() error {
 
 // goneProposal looks for a proposal that was accepted and is not there any more, where no
 // other is.
-func (p *Prepared) goneProposal(accepted []acceptance) (err error) {
-	for _, at := range repository(p.Options.Cwd) {
+func (p *Prepared) goneProposal(f *finder, accepted []acceptance) (err error) {
+	for _, at := range f.repository(p.Options.Cwd) {
 		if a := acceptanceOf(accepted, at); a != nil && p.proposed == nil {
 			p.proposed, err = a.proposal()
 			return err
@@ -109,6 +110,9 @@ func (p *Prepared) proposedPresets() error {
 func (p *Prepared) trees() []string {
 	out := []string{p.Options.Cwd}
 	for _, g := range p.Request.Grants {
+		if g.Path == p.Options.Cwd {
+			continue
+		}
 		r, err := survey.Resolve(g.Path)
 		if err != nil || !r.Exists || policy.InSystem(r.Real) {
 			continue // it cannot be granted, or belongs to nobody's repository
@@ -125,18 +129,15 @@ func (p *Prepared) trees() []string {
 }
 
 // tightenTrees applies what the proposals take away that stand in or above trees.
-func (p *Prepared) tightenTrees(trees []string) error {
+func (p *Prepared) tightenTrees(f *finder, trees []string) error {
 	seen := map[string]bool{}
 	for _, tree := range trees {
-		for _, at := range enclosing(tree) {
+		for _, at := range f.enclosing(tree) {
 			if seen[at] {
 				continue
 			}
 			seen[at] = true
-			q, err := p.proposed, error(nil)
-			if q == nil || q.Root != at || q.State == ProposalGone { // else it is read already
-				q, err = p.home.readProposal(at)
-			}
+			q, err := f.proposal(at)
 			if err != nil {
 				return err
 			}
@@ -216,6 +217,8 @@ func (p *Prepared) SaveProposal(n *NewAgent) {
 	}
 	for _, d := range p.Request.Denies {
 		switch {
+		case d.Placeholder: // perhaps of a flag's deny, to which the proposal gave it
+			n.Placeholders = append(n.Placeholders, profile.EscapePattern(d.Pattern))
 		case d.From != fromRepository:
 		case d.Glob:
 			n.Deny = append(n.Deny, d.Pattern)

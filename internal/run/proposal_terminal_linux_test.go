@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 
 	"bourn/internal/run/runtest"
@@ -43,6 +44,28 @@ func TestAcceptAtTerminal(t *testing.T) {
 			try(t, u, nil, "read "+lib).are(t, want, "read "+lib)
 		}
 	})
+}
+
+// What a preset grants is shown as the host is now: the preset itself is shown, whatever is
+// there of it, and so is how much is asked for beside the question, however long the list.
+func TestAcceptShowsWhatIsAskedFor(t *testing.T) {
+	u := runtest.NewUser(t, os.Getuid())
+	u.Write(".bourn/profile.yaml", "version: 1\npresets: [java]\n")
+	r := u.Bourn("accept")
+	if !strings.Contains(r.Out, "asks for preset java\n") || strings.Contains(r.Out, "add nothing\n") {
+		t.Errorf("a preset of which nothing is there: %q", r.Out)
+	}
+	if r := u.Bourn("accept", "--json"); !strings.Contains(r.Out, `"asks": "preset java"`) {
+		t.Errorf("the same as JSON: %q", r.Out)
+	}
+	s := show(t, u.Command(context.Background(), runtest.Binary(t), "accept"))
+	s.expect("It asks for preset java. Accept it for runs in this directory? [y/N] ")
+	s.typed("n\r")
+	s.end()
+	u.Write(".bourn/profile.yaml", "version: 1\nfilesystem: {deny: [.env]}\n")
+	if r := u.Bourn("accept"); !strings.Contains(r.Out, "asks for nothing\n") {
+		t.Errorf("denies alone: %q", r.Out)
+	}
 }
 
 // What a proposal names reaches the terminal escaped.

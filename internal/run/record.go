@@ -34,6 +34,7 @@ type Record struct {
 	Writes        []string        `json:"writes"` // what it could write, before the items so that it is read quickly
 	Generation    string          `json:"generation"`
 	ProfileDigest string          `json:"profile_digest"`
+	Boundaries    int64           `json:"boundaries,omitempty"` // the version of the hard blocks, 0 for none
 	Sandbox       policy.Sandbox  `json:"sandbox"`
 	Items         []policy.Item   `json:"items"`
 	Refusals      []Refusal       `json:"refusals,omitempty"` // once the run has ended

@@ -1,8 +1,6 @@
 package run
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -47,6 +45,8 @@ type Prepared struct {
 	Plan    *policy.Plan
 	Profile *profile.Profile // nil without an agent
 	Digest  string           // of the profile's bytes, SHA-256 in hex
+	// Boundaries is the version of the hard blocks that it keeps, 0 for none.
+	Boundaries int64
 
 	Chosen string // the preset that the command selected, "" for none
 
@@ -58,12 +58,11 @@ type Prepared struct {
 	proposed *Proposal // what the repository proposes, nil for nothing
 	closedBy string    // the proposal that closes the network, "" for none
 
-	links []gitLink // checkouts whose repository is granted with them
-	// believed are the lines of those that were granted so before.
-	believed []string
-	written  []string         // what earlier runs could write
-	others   func() []string  // that, and what other agents may
-	denied   map[denyKey]bool // what Request.Denies holds
+	links    []gitLink                // checkouts whose repository is granted with them
+	believed func() ([]string, error) // the lines of those that were granted so before
+	written  []string                 // what earlier runs could write
+	others   func() []string          // that, and what other agents may
+	denied   map[denyKey]bool         // what Request.Denies holds
 }
 
 // A denyKey is what makes two denies the same.
@@ -73,59 +72,18 @@ type denyKey struct {
 }
 
 // Prepare reads the profile, asks the host and compiles the plan. Nothing is changed on
-// disk, but that with Options.Starting what a preset makes is made. An error means that nothing may be started; a grant that cannot be had is none,
-// it is an item of the plan with its reason.
+// disk, but that with Options.Starting what a preset makes is made. An error means that
+// nothing may be started; a grant that cannot be had is none, it is an item of the plan with
+// its reason.
 func (h *Home) Prepare(o Options) (*Prepared, error) {
 	p := &Prepared{Options: o, home: h}
-	var err error
-	if p.believed, err = h.gitLinks(); err != nil {
+	if err := p.begin(); err != nil {
 		return nil, err
 	}
-	if p.written, err = h.written(); err != nil {
-		return nil, err
-	}
-	if o.Agent != "" {
-		if err := p.readProfile(); err != nil {
-			return nil, err
-		}
-	}
-	if err := p.runAs(); err != nil {
+	if err := p.wishes(); err != nil {
 		return nil, err
 	}
 	h = p.home
-	p.others = sync.OnceValue(h.otherWrites(o.Agent, p.written))
-	p.Request = &policy.Request{
-		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
-		Home: h.Person, BournDir: h.Dir, Program: h.Program,
-		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0, Direct: true,
-	}
-	p.user()
-	if err := h.as(func() { p.Request.GitUser = h.gitIdentity() }); err != nil {
-		return nil, err
-	}
-	if o.Agent != "" {
-		p.fromProfile()
-	}
-	if err := p.fromFlags(); err != nil {
-		return nil, err
-	}
-	if err := p.proposals(); err != nil {
-		return nil, err
-	}
-	floor, err := h.readFloor()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.asUser(p.presets); err != nil {
-		return nil, err
-	}
-	if err := p.asUser(p.proposedPresets); err != nil {
-		return nil, err
-	}
-	p.narrow()
-	if err := p.floor(floor); err != nil {
-		return nil, err
-	}
 	p.hostFacts()
 	remembered, err := h.remembered(o.Agent, p.Request.Denies)
 	if err != nil {
@@ -147,21 +105,68 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	return p, nil
 }
 
+// begin reads what is known of the agent and of earlier runs, and makes the request without
+// any grant.
+func (p *Prepared) begin() error {
+	h, o := p.home, p.Options
+	p.believed = sync.OnceValues(h.gitLinks)
+	var err error
+	if p.written, err = h.written(); err != nil {
+		return err
+	}
+	if o.Agent != "" {
+		if err := p.readProfile(); err != nil {
+			return err
+		}
+	}
+	if err := p.runAs(); err != nil {
+		return err
+	}
+	h = p.home
+	p.others = sync.OnceValue(h.otherWrites(o.Agent, p.written))
+	p.Request = &policy.Request{
+		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
+		Home: h.Person, BournDir: h.Dir, Program: h.Program,
+		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0, Direct: true,
+	}
+	p.user()
+	return h.as(func() { p.Request.GitUser = h.gitIdentity() })
+}
+
+// wishes adds what is granted and denied, from wherever, to the request. The host's policy
+// and hard blocks come last: they judge what is there.
+func (p *Prepared) wishes() error {
+	if p.Options.Agent != "" {
+		p.fromProfile()
+	}
+	if err := p.fromFlags(); err != nil {
+		return err
+	}
+	if err := p.proposals(); err != nil {
+		return err
+	}
+	floor, err := p.home.readFloor()
+	if err != nil {
+		return err
+	}
+	if err := p.asUser(p.presets); err != nil {
+		return err
+	}
+	if err := p.asUser(p.proposedPresets); err != nil {
+		return err
+	}
+	p.narrow()
+	if err := p.floor(floor); err != nil {
+		return err
+	}
+	return p.boundaries()
+}
+
 // readProfile reads the agent's profile.
 func (p *Prepared) readProfile() error {
-	name := p.Options.Agent
-	src, err := os.ReadFile(p.home.ProfilePath(name))
-	if err != nil {
-		return p.home.noProfile(name, err)
-	}
-	sum := sha256.Sum256(src)
-	p.Digest = hex.EncodeToString(sum[:])
-	prof, err := profile.ParseFor(name, p.home.ProfilePath(name), src)
-	if err != nil {
-		return unusableProfile(err)
-	}
-	p.Profile = prof
-	return nil
+	prof, src, err := p.home.Profile(p.Options.Agent)
+	p.Profile, p.Digest = prof, digest(src)
+	return err
 }
 
 // fromProfile takes the grants of the agent's profile.

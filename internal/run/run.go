@@ -43,8 +43,10 @@ type runner struct {
 	unlock  func()
 	record  *draft // of the run's record, until it is committed
 	notices []launch.Notice
-	kept    Record   // what the record says
-	placed  bool     // placeholders of this run may stand on the host
+	kept    Record // what the record says
+	placed  bool   // placeholders of this run may stand on the host
+	noted   noted
+	probe   bool
 	aside   int      // how many things were moved aside
 	denied  []memory // what it denies
 	tell    func(Report)
@@ -74,7 +76,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	if err != nil {
 		return Outcome{}, err
 	}
-	r := &runner{Prepared: p, id: id, tell: told,
+	r := &runner{Prepared: p, id: id, tell: told, probe: probe,
 		sandbox: policy.Sandbox{State: policy.StateEnforcing, Backend: policy.Backend}}
 	defer r.release()
 	if err := r.claim(); err != nil {
@@ -105,9 +107,14 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	r.access.close()
 	out := Outcome{Result: result, Run: id, Sandbox: r.sandbox}
 	left, placeErr := r.unplace()
+	refusals, more := r.refused.list()
+	noteErr := r.noteEnd(result, refusals, more, err)
 	if err == nil {
-		out.Refusals, out.NotKept = r.refused.list()
+		out.Refusals, out.NotKept = refusals, more
 		out.Notes = slices.Concat(r.notes(), left, r.unresolved.notes(), r.access.notes())
+		if noteErr != nil { // it has run
+			out.Notes = append(out.Notes, "its end is not in the log: "+noteErr.Error())
+		}
 		r.recordRefusals(out.Refusals, out.NotKept)
 	}
 	return out, errors.Join(err, placeErr, r.finish())
@@ -163,6 +170,7 @@ func (r *runner) prepare(pid int) ([]byte, error) {
 	}
 	rep := r.report()
 	rec.Generation, rec.ProfileDigest, rec.Sandbox, rec.Items = rep.Generation, r.Digest, rep.Sandbox, rep.Items
+	rec.Boundaries = r.Boundaries
 	rec.Writes = []string{}
 	for _, it := range rep.Items {
 		if it.Kind == policy.KindWrite && it.Fate == policy.Enforced {
@@ -172,6 +180,11 @@ func (r *runner) prepare(pid int) ([]byte, error) {
 	r.kept = rec
 	if r.record, err = r.home.draft(rec); err != nil {
 		return nil, err
+	}
+	if !r.probe {
+		if err := r.noteStart(rep); err != nil {
+			return nil, err
+		}
 	}
 	r.denied = memories(r.Request, r.Plan)
 	return json.MarshalIndent(rep, "", "  ")
@@ -246,6 +259,28 @@ func (r *runner) notes() []string {
 			out = append(out, s)
 		}
 	}
+	late := func(l policy.Late, changed, made bool) {
+		switch {
+		case made && r.Profile != nil && r.Profile.Sandbox.Quarantine:
+			add("%s", r.quarantine(l))
+		case made:
+			add("%s was created during the run: %s. Read it before you use it", bourn.Printable(l.Path), l.Reason)
+		case changed:
+			add("%s is not what it was when the run began: %s. Read it before you use it", bourn.Printable(l.Path), l.Reason)
+		}
+	}
+	// First what a person must look at: the run decides how many of the others there are.
+	for _, l := range r.Plan.Late {
+		changed, made := sandbox.Changed(l)
+		late(l, changed, made)
+	}
+	appeared, missed := r.appeared()
+	for _, dir := range missed {
+		add("%s holds more directories by now than are looked through: what the run made there, and runs code on the host later, is not known", bourn.Printable(dir))
+	}
+	for _, l := range appeared {
+		late(l, false, true)
+	}
 	for _, n := range r.notices {
 		switch {
 		case n.Error != "":
@@ -257,23 +292,28 @@ func (r *runner) notes() []string {
 			add("%s was replaced on the host during the run and closed again", bourn.Printable(n.Path))
 		}
 	}
-	for _, l := range r.Plan.Late {
-		switch changed, made := sandbox.Changed(l); {
-		case made && r.Profile != nil && r.Profile.Sandbox.Quarantine:
-			add("%s", r.quarantine(l))
-		case made:
-			add("%s was created during the run: %s. Read it before you use it", bourn.Printable(l.Path), l.Reason)
-		case changed:
-			add("%s is not what it was when the run began: %s. Read it before you use it", bourn.Printable(l.Path), l.Reason)
-		}
-	}
 	return out
+}
+
+// appeared returns what appeared during the run in projects that were not there before.
+func (r *runner) appeared() (out []policy.Late, missed []string) {
+	err := r.home.asUser(func() error {
+		out, missed = sandbox.Appeared(r.Request)
+		return nil
+	})
+	if err != nil { // it could become that user when it began
+		return nil, []string{r.Options.Cwd}
+	}
+	return out, missed
 }
 
 // advisory runs the command without a kernel sandbox, because the profile says so and
 // the host cannot keep one. Nothing that the kernel would keep is shown as enforced.
 func (r *runner) advisory(s Streams, cause error) (launch.Result, error) {
 	if _, err := r.unplace(); err != nil { // they would keep nothing
+		return launch.Result{}, err
+	}
+	if err := r.noteEnd(launch.Result{}, nil, 0, cause); err != nil {
 		return launch.Result{}, err
 	}
 	r.sandbox = policy.Sandbox{State: policy.StateAdvisory}

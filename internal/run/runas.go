@@ -63,8 +63,11 @@ func (p *Prepared) user() {
 
 // asUser calls f, which looks at the user's files or makes some, with that user's rights.
 func (p *Prepared) asUser(f func() error) error {
-	if p.home.user != nil {
-		p.others() // reads $BOURN_HOME, and is asked for in f
+	if p.home.user != nil { // these read $BOURN_HOME, and f asks for them
+		p.others()
+		if _, err := p.believed(); err != nil {
+			return err
+		}
 	}
 	return p.home.asUser(f)
 }
@@ -172,16 +175,7 @@ func (h *Home) as(f func()) error {
 		f()
 		return nil
 	}
-	if err := launch.As(&h.user.User, f); err != nil {
-		return weakUser(h.user, err)
-	}
-	return nil
-}
-
-// weakUser is the error of a host on which this root may not become a user.
-func weakUser(u *account, err error) error {
-	return bourn.WithHint(fmt.Errorf("%w: cannot run as %s: %w", bourn.ErrWeakHost, u, err),
-		"this root is not allowed to: it needs CAP_SETUID and CAP_SETGID, and a container must have that user's ids")
+	return launch.As(&h.user.User, f)
 }
 
 // A reacher asks what the user that a run becomes can get at by itself.
@@ -245,10 +239,8 @@ func (r *reacher) ask(path string, read bool) bool {
 
 // close ends the thread that answers.
 func (r *reacher) close() {
-	if r != nil {
-		close(r.asked)
-		<-r.ended
-	}
+	close(r.asked)
+	<-r.ended
 }
 
 // judge returns why a grant is not the user's to have, or "". What a preset grants, and what

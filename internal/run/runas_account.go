@@ -70,7 +70,7 @@ func findAccount(text string) (*account, error) {
 	if err != nil {
 		return nil, cannotAsk(text, err)
 	}
-	return a, a.settle()
+	return a, a.resolveHome()
 }
 
 func cannotAsk(text string, err error) error {
@@ -191,9 +191,9 @@ func ambiguous(text string, a *account, passwd string) string {
 	return ""
 }
 
-// settle resolves the symlinks in the path of the home, as far as it exists. Only root's are
+// resolveHome resolves the symlinks in the path of the home, as far as it exists. Only root's are
 // followed: another could turn the home into any directory.
-func (a *account) settle() error {
+func (a *account) resolveHome() error {
 	r, err := survey.Resolve(a.Home)
 	if err != nil {
 		return cannotAsk(a.Name, err)

@@ -48,15 +48,6 @@ func owner(t *testing.T, at string) (uid, gid int) {
 	return int(st.Uid), int(st.Gid)
 }
 
-// ended wants a command to have ended well, and returns what it printed.
-func ended(t *testing.T, r runtest.Result) string {
-	t.Helper()
-	if r.Status != 0 {
-		t.Fatalf("status %d, out %q, err %q", r.Status, r.Out, r.Err)
-	}
-	return r.Out
-}
-
 // What the run makes is the user's, and it reads what the user may read: by owner, by each of
 // the groups, and nothing more.
 func TestRunAsRights(t *testing.T) {

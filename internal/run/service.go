@@ -1,7 +1,6 @@
 package run
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -58,7 +57,8 @@ type Service struct {
 	Pid       int             `json:"pid"`
 	StartTime uint64          `json:"start_time"` // in clock ticks since boot
 	BootID    string          `json:"boot_id"`
-	Command   []string        `json:"command"` // instead of the profile's; empty for that
+	Command   []string        `json:"command"`            // instead of the profile's; empty for that
+	Proposal  string          `json:"proposal,omitempty"` // as Options has it
 	Since     time.Time       `json:"since"`
 	Restarts  int             `json:"restarts"`
 	Phase     Phase           `json:"phase"`
@@ -142,16 +142,10 @@ func (h *Home) serviceLocked(name bourn.AgentName) (*Service, error) {
 
 // readService reads service.json, whether it is stale or not; nil for none.
 func (h *Home) readService(name bourn.AgentName) (*Service, error) {
-	data, err := os.ReadFile(h.servicePath(name))
+	var s Service
+	err := readJSON(h.servicePath(name), &s, &s.Version, serviceVersion)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	var s Service
-	if err == nil {
-		err = json.Unmarshal(data, &s)
-	}
-	if err == nil && s.Version != serviceVersion {
-		err = fmt.Errorf("version %d is not known", s.Version)
 	}
 	if err != nil {
 		return nil, bourn.WithHint(fmt.Errorf("cannot tell whether agent %q runs in the background: service.json: %w", name, err),
@@ -160,13 +154,7 @@ func (h *Home) readService(name bourn.AgentName) (*Service, error) {
 	return &s, nil
 }
 
-func (h *Home) writeService(s Service) error {
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
-	}
-	return writeFile(h.servicePath(s.Agent), append(data, '\n'), 0o600)
-}
+func (h *Home) writeService(s Service) error { return writeJSON(h.servicePath(s.Agent), s) }
 
 func (s Service) live() bool {
 	return Record{Pid: s.Pid, StartTime: s.StartTime, BootID: s.BootID}.Live()

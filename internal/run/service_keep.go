@@ -297,6 +297,9 @@ func (k *keeper) start() (*keptRun, error) {
 	}
 	defer reports.Close()
 	args := []string{"run", "--agent", string(k.service.Agent), "--report", "/dev/fd/3"}
+	if k.service.Proposal != "" {
+		args = append(args, "--proposal", k.service.Proposal)
+	}
 	if len(k.service.Command) > 0 {
 		args = append(append(args, "--"), k.service.Command...)
 	}

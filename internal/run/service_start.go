@@ -43,9 +43,9 @@ type Started struct {
 }
 
 // Start starts an agent in the background, with a command instead of its profile's or
-// with none for that. It returns when the seal holds, or when the first start has failed,
+// with none for that, and with what Options.Proposal has. It returns when the seal holds, or when the first start has failed,
 // which is no error: Failed says how. An agent that is in the background is ErrConflict.
-func (h *Home) Start(name bourn.AgentName, command []string) (Started, error) {
+func (h *Home) Start(name bourn.AgentName, command []string, proposal string) (Started, error) {
 	if err := h.CanStart(name, command); err != nil {
 		return Started{}, err
 	}
@@ -53,7 +53,7 @@ func (h *Home) Start(name bourn.AgentName, command []string) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
-	c, err := h.commission(name, command)
+	c, err := h.commission(name, command, proposal)
 	unlock()
 	if err != nil {
 		return Started{}, err
@@ -62,7 +62,7 @@ func (h *Home) Start(name bourn.AgentName, command []string) (Started, error) {
 }
 
 // CanStart returns the error of a start that could not begin, whether or not the agent
-// runs: without a usable profile or a command there is none.
+// runs: without a usable profile, a command or this host's hard blocks there is none.
 func (h *Home) CanStart(name bourn.AgentName, command []string) error {
 	p, _, err := h.Profile(name)
 	if err != nil {
@@ -72,7 +72,8 @@ func (h *Home) CanStart(name bourn.AgentName, command []string) error {
 		return bourn.WithHint(fmt.Errorf("%w: the profile names no command, and none is given", bourn.ErrInvalid),
 			"bourn agent start "+string(name)+" -- COMMAND, or a line in "+h.ProfilePath(name)+": command: [PROGRAM, ARGUMENT]")
 	}
-	return nil
+	_, err = h.Published()
+	return err
 }
 
 // A commission is a keeper that has been started.
@@ -84,7 +85,7 @@ type commission struct {
 }
 
 // commission starts a keeper. The caller holds the service's lock.
-func (h *Home) commission(name bourn.AgentName, command []string) (*commission, error) {
+func (h *Home) commission(name bourn.AgentName, command []string, proposal string) (*commission, error) {
 	s, err := h.serviceLocked(name)
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func (h *Home) commission(name bourn.AgentName, command []string) (*commission, 
 	launch.Detach(cmd)
 	c := &commission{home: h, cmd: cmd, status: status}
 	if err = cmd.Start(); err == nil {
-		if err = c.install(name, command); err == nil {
+		if err = c.install(name, command, proposal); err == nil {
 			_, err = word.WriteString(theWord)
 		}
 		if err != nil {
@@ -131,7 +132,7 @@ func (h *Home) commission(name bourn.AgentName, command []string) (*commission, 
 }
 
 // install writes service.json for a keeper that waits for the word.
-func (c *commission) install(name bourn.AgentName, command []string) error {
+func (c *commission) install(name bourn.AgentName, command []string, proposal string) error {
 	r, err := newRecord("", name, c.cmd.Process.Pid)
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (c *commission) install(name bourn.AgentName, command []string) error {
 		command = []string{}
 	}
 	c.service = Service{Version: serviceVersion, Agent: name, Pid: r.Pid, StartTime: r.StartTime, BootID: r.BootID,
-		Command: command, Since: c.home.now().UTC(), Phase: PhaseStarting}
+		Command: command, Proposal: proposal, Since: c.home.now().UTC(), Phase: PhaseStarting}
 	return c.home.writeService(c.service)
 }
 

@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"bourn"
-
-	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
 // What runs could write is kept in $BOURN_HOME/written, a Go string a line: a symlink there
@@ -52,7 +50,7 @@ func (h *Home) keepWritten(known, paths []string) error {
 	if len(unlisted(paths, known)) == 0 {
 		return nil
 	}
-	unlock, err := lockedfile.MutexAt(h.writtenPath() + ".lock").Lock()
+	unlock, err := lockFile(h.writtenPath())
 	if err != nil {
 		return err
 	}

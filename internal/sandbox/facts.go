@@ -55,7 +55,7 @@ type Remembered struct {
 func Gather(req *policy.Request, opt Options) error {
 	g := gatherer{req: req, opt: opt}
 	for _, do := range []func() error{
-		g.homes, g.grants, g.system, g.denies, g.remembered, g.links, g.mounts, g.guarded, g.inner, g.sockets,
+		g.homes, g.grants, g.system, g.denies, g.remembered, g.links, g.blocks, g.mounts, g.guarded, g.inner, g.sockets,
 	} {
 		if err := do(); err != nil {
 			return err
@@ -70,6 +70,7 @@ type gatherer struct {
 	roots  []string                 // what grants show, outermost first
 	writes []string                 // the write grants of every agent, once asked for
 	index  map[string]policy.Object // what is known to be denied, by its real path
+	subs   map[string]bool          // the submodules that were looked at
 }
 
 // place says what the host knows of p, following symlinks.

@@ -10,17 +10,23 @@ import (
 	"bourn/internal/sandbox/survey"
 )
 
-// Projects below the top of a write grant are looked for in this many directories and
-// levels; a start must not wait for a walk over everything.
+// Projects below the top of a write grant are looked for in this many directories of it, and
+// in this many of theirs; a start must not wait for a walk over everything.
 const (
-	nestedLevels = 2
+	nearDirs     = 1000
 	nestedDirs   = 200
-	moduleLevels = 8 // names of submodules may have slashes
+	maxMissed    = 20 // directories that are named, of those that are not looked through
+	moduleLevels = 8  // names of submodules may have slashes
 )
 
 // guarded lists, for each write grant, what runs code on the host later: in the grant
 // itself, in projects a few levels below, in their submodules and worktrees.
 func (g *gatherer) guarded() error {
+	g.projects()
+	return g.guardedLinks()
+}
+
+func (g *gatherer) projects() {
 	for _, gr := range g.req.Grants {
 		if gr.Kind != policy.KindWrite || !gr.Dir || g.req.Refused(gr) != "" {
 			continue
@@ -40,10 +46,8 @@ func (g *gatherer) guarded() error {
 			}
 		}
 		w.project(gr.Real, true)
-		left := nestedDirs
-		w.nested(gr.Real, nestedLevels, &left)
+		w.nested()
 	}
-	return g.guardedLinks()
 }
 
 // inGit reports whether p is a git directory's or lies in one.
@@ -53,7 +57,8 @@ func inGit(p string) bool { return slices.Contains(strings.Split(p, "/"), ".git"
 type guarder struct {
 	*gatherer
 	root string
-	own  string // of a repository that is granted for a linked worktree: the entry of that
+	own  string                  // of a repository that is granted for a linked worktree: the entry of that
+	dirs map[string]policy.Place // those in which something is missing
 }
 
 // guard adds one place. Where it is missing it is only looked for when the run ends, and
@@ -68,8 +73,30 @@ func (w *guarder) guard(at string, missing bool, reason string, pins ...string) 
 		w.req.Guarded[i].Pins = append(w.req.Guarded[i].Pins, pins...)
 		return
 	}
+	look := place
+	if name.Type == survey.Missing {
+		look = w.absent
+	}
 	w.req.Guarded = append(w.req.Guarded, policy.Guarded{
-		Place: place(at), Name: policy.Object(name.ID()), Pins: pins, Reason: reason})
+		Place: look(at), Name: policy.Object(name.ID()), Pins: pins, Reason: reason})
+}
+
+// absent is place for a path at which nothing stands. Most of what is guarded is missing, and
+// to walk down to each costs a project without any of it the most.
+func (w *guarder) absent(at string) policy.Place {
+	dir, name := path.Dir(at), path.Base(at)
+	o, known := w.dirs[dir]
+	if !known {
+		if w.dirs == nil {
+			w.dirs = map[string]policy.Place{}
+		}
+		o = place(dir)
+		w.dirs[dir] = o
+	}
+	if o.Err != "" {
+		return place(at)
+	}
+	return policy.Place{Path: at, Real: path.Join(o.Real, name), Ancestor: o.Ancestor, Links: slices.Clone(o.Links)}
 }
 
 // project guards what stands in a project's directory. Top is the grant itself: there,
@@ -94,6 +121,45 @@ func (w *guarder) project(dir string, top bool) {
 	}
 	if isRepository(dir) {
 		w.repository(dir)
+	}
+	w.submodules(dir)
+}
+
+// maxSubmodules is how many submodules are looked at in a write grant.
+const maxSubmodules = 1000
+
+// submodules guards the repositories that the index of a checkout names, however deep they
+// lie; where one is missing it is looked for when the run ends.
+func (w *guarder) submodules(dir string) {
+	at := path.Join(dir, ".git")
+	git := at
+	if o := place(at); !o.Exists {
+		return
+	} else if git = o.Real; !o.Dir {
+		git = gitDirOf(at)
+	}
+	if git == "" {
+		return
+	}
+	links, _ := gitlinks(git) // what cannot be read is said when the run ends
+	for _, link := range links {
+		sub := path.Join(dir, link)
+		if w.subs[sub] || !policy.Under(sub, dir) {
+			continue
+		}
+		if len(w.subs) == maxSubmodules {
+			w.req.Unsearched = append(w.req.Unsearched, dir)
+			return
+		}
+		if w.subs == nil {
+			w.subs = map[string]bool{}
+		}
+		w.subs[sub] = true
+		if has(sub, ".git") {
+			w.project(sub, false)
+		} else {
+			w.guard(path.Join(sub, ".git"), true, policy.GuardedDirs[0].Reason)
+		}
 	}
 }
 
@@ -132,7 +198,7 @@ const maxGitFile = 8 << 10
 // gitDirOf returns the real path of the directory that a .git file names
 // (gitrepository-layout(5)), or "".
 func gitDirOf(at string) string {
-	dir, ok := strings.CutPrefix(smallFile(at), "gitdir: ")
+	dir, ok := strings.CutPrefix(survey.Text(at, maxGitFile), "gitdir: ")
 	if !ok {
 		return ""
 	}
@@ -226,26 +292,55 @@ var projectMarks = func() []string {
 	return marks
 }()
 
-// nested looks for projects below dir.
-func (w *guarder) nested(dir string, levels int, left *int) {
-	if levels == 0 {
-		return
+// nested looks for projects in the directories of a grant and in theirs: the near ones first,
+// then where there are few. What a run makes must not take the turn of what was there before.
+func (w *guarder) nested() {
+	near := projectDirs(w.root)
+	if len(near) > nearDirs {
+		near = near[:nearDirs]
+		w.req.Unsearched = append(w.req.Unsearched, w.root)
 	}
-	for _, sub := range subdirs(dir) {
-		if name := path.Base(sub); name == "node_modules" || name == ".git" {
-			continue
-		}
-		if *left--; *left < 0 {
-			if *left == -1 {
-				w.req.Unsearched = append(w.req.Unsearched, dir)
-			}
-			return
-		}
-		if survey.HasAny(sub, projectMarks) {
-			w.project(sub, false)
-		}
-		w.nested(sub, levels-1, left)
+	below := make(map[string][]string, len(near))
+	for _, dir := range near {
+		w.look(dir)
+		below[dir] = projectDirs(dir)
 	}
+	slices.SortStableFunc(near, func(a, b string) int { return len(below[a]) - len(below[b]) })
+	left := nestedDirs
+	var missed []string
+	for _, dir := range near {
+		subs := below[dir]
+		if len(subs) > left {
+			subs = subs[:left]
+			missed = append(missed, dir)
+		}
+		left -= len(subs)
+		for _, sub := range subs {
+			w.look(sub)
+		}
+	}
+	if len(missed) > maxMissed {
+		missed = []string{w.root + anyDir}
+	}
+	w.req.Unsearched = append(w.req.Unsearched, missed...)
+}
+
+// anyDir stands for each directory of one.
+const anyDir = "/*"
+
+// look guards what a directory has if it is a project's.
+func (w *guarder) look(dir string) {
+	if survey.HasAny(dir, projectMarks) {
+		w.project(dir, false)
+	}
+}
+
+// projectDirs returns the directories in one in which projects may be.
+func projectDirs(dir string) []string {
+	return slices.DeleteFunc(subdirs(dir), func(sub string) bool {
+		name := path.Base(sub)
+		return name == "node_modules" || name == ".git"
+	})
 }
 
 // guardedLinks guards the other names of guarded files.

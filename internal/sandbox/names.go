@@ -197,6 +197,7 @@ func (g *gatherer) mounts() error {
 		return err
 	}
 	g.secondMounts(table)
+	g.blockMounts(table)
 	err = g.denied(func(d *policy.Deny, p policy.Place) error {
 		others := table.Aliases(p.Real)
 		if p.Dir {

@@ -1,10 +1,8 @@
 package sandbox
 
 import (
-	"os"
 	"path"
 	"slices"
-	"strings"
 
 	"bourn/internal/policy"
 	"bourn/internal/sandbox/survey"
@@ -68,7 +66,7 @@ func (w *guarder) writes(at string) bool {
 
 // checkoutOf returns the real path of the working tree that an entry in worktrees/ names.
 func checkoutOf(entry string) (string, bool) {
-	text := smallFile(path.Join(entry, "gitdir"))
+	text := survey.Text(path.Join(entry, "gitdir"), maxGitFile)
 	if text == "" {
 		return "", false
 	}
@@ -76,18 +74,4 @@ func checkoutOf(entry string) (string, bool) {
 		text = path.Join(entry, text)
 	}
 	return place(path.Dir(path.Clean(text))).Real, true
-}
-
-// smallFile returns the text of a regular file of a few kilobytes without its last newline,
-// or "". Whoever may write there may put anything there: a fifo would be waited for.
-func smallFile(at string) string {
-	o, err := survey.Stat(at)
-	if err != nil || o.Type != survey.File || o.Size > maxGitFile {
-		return ""
-	}
-	data, err := os.ReadFile(at)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimRight(string(data), "\n")
 }

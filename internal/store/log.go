@@ -50,6 +50,8 @@ type Chainer struct {
 	store *Store
 	key   ed25519.PrivateKey
 	log   string
+	// head is what was signed last, which the log must still hold.
+	head audit.Signed
 	// low is a place in entry's order below which every entry is linked or will never be
 	// there: numbers are handed out before they are committed, and some never are.
 	low      int64
@@ -67,16 +69,26 @@ const settled = 5 * time.Minute
 // stepWithin is how long linking what has gathered may take.
 const stepWithin = time.Minute
 
+// lastWithin is how long the last step may take, when the daemon ends.
+const lastWithin = 10 * time.Second
+
 // batch is how many entries one step links at most.
 const batch = 20000
 
+// ErrLogCut is a log that no longer holds what was signed last: its end was cut off, or
+// something before it was exchanged. The next checkpoint would cover that up.
+var ErrLogCut = bourn.WithHint(fmt.Errorf("%w: the log no longer holds what was signed last", bourn.ErrDenied),
+	"bourn audit verify says what is missing; somebody changed the database behind Bourn's back, or restored an older backup")
+
 // Chainer returns the one that signs with key, for the log's own id, which the first makes.
-func (s *Store) Chainer(ctx context.Context, key ed25519.PrivateKey) (*Chainer, error) {
+// head is the newest checkpoint that the caller has, or nothing; a log without it is
+// ErrLogCut, from [Chainer.Run].
+func (s *Store) Chainer(ctx context.Context, key ed25519.PrivateKey, head audit.Signed) (*Chainer, error) {
 	id, err := s.LogID(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Chainer{store: s, key: key, log: id}, nil
+	return &Chainer{store: s, key: key, log: id, head: head}, nil
 }
 
 // LogID returns the id of the log; the first call makes it.
@@ -114,7 +126,8 @@ func logID(d Document) (string, error) {
 
 // Run links and signs every interval until ctx ends, and once more then. It holds one
 // connection, whose end gives the lock to another daemon. It returns when ctx ends, or
-// with what went wrong; the caller runs it again.
+// with what went wrong; the caller runs it again. signed gets each checkpoint, and a zero
+// one after a step that had nothing to sign.
 func (c *Chainer) Run(ctx context.Context, interval time.Duration, signed func(audit.Signed)) error {
 	conn, err := c.store.control.Acquire(ctx)
 	if err != nil {
@@ -128,8 +141,13 @@ func (c *Chainer) Run(ctx context.Context, interval time.Duration, signed func(a
 	// A step is not cut short: cancelling it would cost the connection, and it is quick.
 	step := context.WithoutCancel(ctx)
 	for locked, last := false, false; ; {
+		if last {
+			var cancel context.CancelFunc
+			step, cancel = context.WithTimeout(step, lastWithin)
+			defer cancel()
+		}
 		if !locked {
-			if err := own.QueryRow(step, chainLock).Scan(&locked); err != nil {
+			if locked, err = tryLock(step, own); err != nil {
 				return classify(err)
 			}
 		}
@@ -149,6 +167,13 @@ func (c *Chainer) Run(ctx context.Context, interval time.Duration, signed func(a
 	}
 }
 
+func tryLock(ctx context.Context, conn *pgx.Conn) (locked bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
+	err = conn.QueryRow(ctx, chainLock).Scan(&locked)
+	return locked, err
+}
+
 // step links all that is committed and signs a checkpoint if there was something.
 func (c *Chainer) step(ctx context.Context, conn *pgx.Conn, signed func(audit.Signed)) error {
 	ctx, cancel := context.WithTimeout(ctx, stepWithin)
@@ -158,7 +183,10 @@ func (c *Chainer) step(ctx context.Context, conn *pgx.Conn, signed func(audit.Si
 		if err != nil {
 			return fmt.Errorf("cannot chain the log: %w", classify(err))
 		}
-		if n > 0 && signed != nil {
+		if n > 0 {
+			c.head = s
+		}
+		if signed != nil {
 			signed(s)
 		}
 		if n < batch {
@@ -174,6 +202,9 @@ func (c *Chainer) link(ctx context.Context, conn *pgx.Conn) (n int, signed audit
 		return 0, signed, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // committed below, or of no use
+	if err := c.holds(ctx, tx); err != nil {
+		return 0, signed, err
+	}
 	position, hash, err := c.tip(ctx, tx)
 	if err != nil {
 		return 0, signed, err
@@ -216,6 +247,24 @@ func (c *Chainer) link(ctx context.Context, conn *pgx.Conn) (n int, signed audit
 		c.settle(top, time.Now())
 	}
 	return len(seqs), signed, nil
+}
+
+// holds returns ErrLogCut if the log does not hold what was signed last.
+func (c *Chainer) holds(ctx context.Context, tx pgx.Tx) error {
+	if len(c.head.Bytes) == 0 {
+		return nil
+	}
+	var head audit.Statement
+	if err := json.Unmarshal(c.head.Bytes, &head); err != nil {
+		return fmt.Errorf("%w: the newest checkpoint cannot be read", bourn.ErrInternal)
+	}
+	var holds bool
+	err := tx.QueryRow(ctx, `select exists (select from log.link where position = $1 and encode(hash, 'hex') = $2)
+		or exists (select from log.segment where last >= $1)`, head.Position, head.Hash).Scan(&holds)
+	if err == nil && !holds {
+		err = ErrLogCut
+	}
+	return err
 }
 
 // settle moves low up to where the log ended long enough ago.
@@ -266,6 +315,13 @@ func (c *Chainer) checkpoint(ctx context.Context, tx pgx.Tx, position int64, has
 	return s, err
 }
 
+// LogSigned reports whether a checkpoint or a closing of the log was ever signed, as far as
+// the database says.
+func (s *Store) LogSigned(ctx context.Context) (signed bool, err error) {
+	err = s.control.QueryRow(ctx, "select exists (select from log.checkpoint) or exists (select from log.segment)").Scan(&signed)
+	return signed, classify(err)
+}
+
 // KeptLog returns the whole log to be verified. Its rows are read as they are asked for,
 // in one snapshot, and end is to be called when all is read.
 func (s *Store) KeptLog(ctx context.Context) (kept audit.Kept, end func(), err error) {
@@ -305,7 +361,7 @@ func (s *Store) KeptLog(ctx context.Context) (kept audit.Kept, end func(), err e
 // logRows reads the links with their entries; a link without an entry has no body.
 func logRows(ctx context.Context, tx pgx.Tx) iter.Seq2[audit.Row, error] {
 	return func(yield func(audit.Row, error) bool) {
-		rows, err := tx.Query(ctx, `select l.position, l.seq, l.hash, coalesce(e.id::text, ''), coalesce(e.body::text, '')
+		rows, err := tx.Query(ctx, `select l.position, l.seq, l.hash, coalesce(e.id::text, ''), coalesce(e.body::text, ''), coalesce(e.at, 'epoch')
 			from log.link l left join log.entry e on e.seq = l.seq order by l.position`)
 		if err != nil {
 			yield(audit.Row{}, classify(err))
@@ -315,7 +371,7 @@ func logRows(ctx context.Context, tx pgx.Tx) iter.Seq2[audit.Row, error] {
 		for rows.Next() {
 			var r audit.Row
 			var hash []byte
-			if err := rows.Scan(&r.Position, &r.Seq, &hash, &r.ID, &r.Body); err != nil {
+			if err := rows.Scan(&r.Position, &r.Seq, &hash, &r.ID, &r.Body, &r.At); err != nil {
 				yield(r, classify(err))
 				return
 			}
@@ -375,12 +431,14 @@ func (s *Store) LogLines(ctx context.Context, f LogFilter) ([]LogLine, error) {
 
 // PruneLog removes the entries that are older than before, up to a checkpoint, and
 // leaves a signed closing that accounts for them. It returns how many went.
-func (s *Store) PruneLog(ctx context.Context, key ed25519.PrivateKey, before time.Time) (int64, error) {
+// older are keys that signed before key did.
+func (s *Store) PruneLog(ctx context.Context, key ed25519.PrivateKey, before time.Time, older ...ed25519.PublicKey) (int64, error) {
 	log, err := s.LogID(ctx)
 	if err != nil {
 		return 0, err
 	}
-	tx, err := s.control.Begin(ctx)
+	// Of two daemons that prune at once one is told of a conflict.
+	tx, err := s.control.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.Serializable})
 	if err != nil {
 		return 0, classify(err)
 	}
@@ -388,14 +446,20 @@ func (s *Store) PruneLog(ctx context.Context, key ed25519.PrivateKey, before tim
 	// The last checkpoint before the first entry that stays.
 	var position int64
 	var hash []byte
-	err = tx.QueryRow(ctx, `select c.position, l.hash from log.checkpoint c join log.link l on l.position = c.position
+	var last audit.Signed
+	err = tx.QueryRow(ctx, `select c.position, l.hash, c.signed, c.signature from log.checkpoint c join log.link l on l.position = c.position
 		where c.position < coalesce((select min(l.position) from log.link l join log.entry e on e.seq = l.seq where e.at >= $1), 9223372036854775807)
-		order by c.position desc limit 1`, before).Scan(&position, &hash)
+		order by c.position desc limit 1`, before).Scan(&position, &hash, &last.Bytes, &last.Signature)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, classify(err)
+	}
+	// What does not fit stays, to be looked at: a closing would vouch for it.
+	st, err := last.OpenBy(append([]ed25519.PublicKey{key.Public().(ed25519.PublicKey)}, older...)...)
+	if err != nil || st.Position != position || st.Hash != audit.Hash(hash).String() {
+		return 0, bourn.WithHint(fmt.Errorf("%w: nothing was pruned: the log does not fit its checkpoint at %d", bourn.ErrDenied, position), "bourn audit verify says what is wrong")
 	}
 	var first int64
 	if err := tx.QueryRow(ctx, "select coalesce(max(last), 0) + 1 from log.segment").Scan(&first); err != nil {

@@ -30,15 +30,29 @@ func (s *Store) Metadata(ctx context.Context, key string) (Document, error) {
 	return d, classify(err)
 }
 
-// History returns the versions of the document under key, the newest first.
+// maxHistory is how many bytes of documents one look into a history reads, beyond the
+// first.
+const maxHistory = 8 << 20
+
+// History returns the newest versions of the document under key, the newest first: most of
+// them, or fewer where they are large.
 func (s *Store) History(ctx context.Context, key string, most int) ([]Document, error) {
 	rows, err := s.control.Query(ctx, `select version, value::text, saved_at, saved_by from control.metadata
 		where key = $1 order by version desc limit $2`, key, most)
 	if err != nil {
 		return nil, classify(err)
 	}
-	all, err := pgx.CollectRows(rows, document)
-	return all, classify(err)
+	defer rows.Close()
+	var all []Document
+	for size := 0; size < maxHistory && rows.Next(); {
+		d, err := document(rows)
+		if err != nil {
+			return nil, classify(err)
+		}
+		size += len(d.Value)
+		all = append(all, d)
+	}
+	return all, classify(rows.Err())
 }
 
 func document(row pgx.CollectableRow) (Document, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -100,31 +101,47 @@ func classify(err error) error {
 	if err == nil {
 		return nil
 	}
+	var connecting *pgconn.ConnectError
+	if errors.As(err, &connecting) {
+		return wrapped{errAway, err} // also one that is not let in: nothing was asked
+	}
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
-		switch refused.Code {
-		case "57P01", "57P02", "57P03", "53300", "08006", "08003":
-			// shut down, crashed, starting, too many connections, connection gone
-			return wrapped{errAway, err}
-		case "42501":
-			return wrapped{fmt.Errorf("%w: the database refuses it", bourn.ErrDenied), err}
-		case "P0002":
-			return wrapped{bourn.ErrNotFound, err}
-		case "23505":
-			return wrapped{bourn.ErrConflict, err}
-		}
-		return err
+		return classifyRefused(refused, err)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return wrapped{bourn.ErrNotFound, err}
 	}
 	var network net.Error
-	var connecting *pgconn.ConnectError
-	if errors.As(err, &connecting) || errors.As(err, &network) || pgconn.SafeToRetry(err) || errors.Is(err, net.ErrClosed) {
+	if errors.As(err, &network) || pgconn.SafeToRetry(err) {
 		return wrapped{errAway, err}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	for _, gone := range []error{net.ErrClosed, io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, gone) {
+			return wrapped{errAway, err}
+		}
+	}
+	return err
+}
+
+// classifyRefused gives what the server said the code it belongs to (PostgreSQL, appendix
+// A).
+func classifyRefused(refused *pgconn.PgError, err error) error {
+	switch refused.Code {
+	case "42501":
+		return wrapped{fmt.Errorf("%w: the database refuses it", bourn.ErrDenied), err}
+	case "P0002":
+		return wrapped{bourn.ErrNotFound, err}
+	case "23505", "40001", "40P01": // twice, and of two at once one gave way
+		return wrapped{bourn.WithHint(fmt.Errorf("%w: it was changed meanwhile, or is there already", bourn.ErrConflict), "look at it, and try again"), err}
+	case "57014", "25006": // took too long, or the server takes no changes
 		return wrapped{errAway, err}
+	}
+	switch refused.Code[:min(2, len(refused.Code))] {
+	case "08", "28", "53", "57", "58": // connection, admission, no disk or memory, shut down, system
+		return wrapped{errAway, err}
+	case "22": // such as NUL in a text
+		return wrapped{fmt.Errorf("%w: the database cannot hold a value", bourn.ErrInvalid), err}
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"time"
 
 	"bourn"
@@ -16,6 +17,14 @@ import (
 // DiagnosticsPrefix begins every diagnostics token, so that one that leaked is known for
 // what it is.
 const DiagnosticsPrefix = "bourn_diag_"
+
+// LooksLikeDiagnosticsToken reports whether s has the form of one, which costs nothing to
+// tell.
+func LooksLikeDiagnosticsToken(s string) bool {
+	secret, ok := strings.CutPrefix(s, DiagnosticsPrefix)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
+	return ok && err == nil && len(raw) == 32
+}
 
 // A DiagnosticsToken is what is kept of a token that may read health, status, metrics
 // and traces, and nothing else.
@@ -85,7 +94,7 @@ func (s *Store) RevokeDiagnosticsToken(ctx context.Context, id string) error {
 		return classify(err)
 	}
 	if tag.RowsAffected() == 0 {
-		return fmt.Errorf("%w: no diagnostics token %q that is valid", bourn.ErrNotFound, bourn.Printable(id))
+		return fmt.Errorf("%w: no diagnostics token of that id is valid", bourn.ErrNotFound)
 	}
 	return nil
 }

@@ -32,6 +32,10 @@ func Find(home string) (*Instance, error) { return find(home) }
 // Held reports whether some process holds the home, also one that Find cannot see.
 func Held(home string) (bool, error) { return held(filepath.Join(home, LockName)) }
 
+// Hold keeps control planes from a home while something else works on its database, until
+// release. One that runs is ErrConflict.
+func Hold(home string) (release func(), err error) { return hold(filepath.Join(home, LockName)) }
+
 // Runs reports whether the instance executes the file at path as it is now: a program
 // that was installed anew since is another.
 func (i *Instance) Runs(path string) bool { return i.runs(path) }
@@ -39,6 +43,9 @@ func (i *Instance) Runs(path string) bool { return i.runs(path) }
 // Stop asks the control plane to end, kills it when it has not within grace, and returns
 // when it has ended.
 func (i *Instance) Stop(grace time.Duration) (killed bool, err error) { return i.stop(grace) }
+
+// Ended reports whether the control plane has ended, or does within a time.
+func (i *Instance) Ended(within time.Duration) bool { return i.ended(within) }
 
 // Close lets go of the process, which runs on.
 func (i *Instance) Close() error { return i.handle.Close() }

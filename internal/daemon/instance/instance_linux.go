@@ -31,8 +31,8 @@ func find(home string) (*Instance, error) {
 		return nil, fmt.Errorf("cannot look for the control plane: %w", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(said)))
-	if err != nil || pid <= 0 {
-		return nil, nil // it is being written
+	if err != nil || pid <= 0 || pid == os.Getpid() {
+		return nil, nil // it is being written, or the number is this process's by now
 	}
 	// The handle before the look: what is seen then is the process of the handle, unless
 	// that has ended.
@@ -89,6 +89,26 @@ func held(path string) (bool, error) {
 		return false, fmt.Errorf("cannot look for the control plane: %w", err)
 	}
 	return false, nil
+}
+
+func hold(path string) (release func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the home: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		f.Close()
+		return nil, bourn.WithHint(fmt.Errorf("%w: a control plane runs, or another bourn db command", bourn.ErrConflict), "bourn serve --stop ends it")
+	}
+	if err == nil {
+		err = f.Truncate(0) // no pid: who holds it is no control plane
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("cannot lock the home: %w", err)
+	}
+	return func() { f.Close() }, nil
 }
 
 func (i *Instance) runs(path string) bool {

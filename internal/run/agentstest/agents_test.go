@@ -71,6 +71,26 @@ func absent(t *testing.T, result string) {
 	}
 }
 
+// works holds an agent to what a model has it do: the calls give what is wanted, the second
+// goes for the secrets and finds none, the last writes into the project, and the session is
+// kept below the home.
+func works(t *testing.T, u *runtest.User, m *model, r runtest.Result, want map[int]string, sessions string) {
+	t.Helper()
+	for n, want := range want {
+		if got := m.result(t, n); !strings.Contains(got, want) {
+			t.Errorf("call %d: %s, want %q", n, got, want)
+		}
+	}
+	absent(t, m.result(t, 1))
+	untouched(t, u, append(m.results, r.Out, r.Err)...)
+	if got := u.Read("made.txt"); got != "made\n" {
+		t.Errorf("made.txt holds %q", got)
+	}
+	if at, _ := filepath.Glob(filepath.Join(u.Home, sessions)); len(at) == 0 {
+		t.Errorf("no session is kept in ~/%s", sessions)
+	}
+}
+
 // An agent is a program that a preset is for.
 type agent struct {
 	program, preset, version string

@@ -56,19 +56,7 @@ func claudeWorks(t *testing.T, u *runtest.User) {
 	if !strings.Contains(r.Out, farewell) {
 		t.Errorf("it prints %q, said\n%s", r.Out, r.Err)
 	}
-	for n, want := range map[int]string{0: said, 2: "does not exist", 3: "Echo: by MCP"} {
-		if got := m.result(t, n); !strings.Contains(got, want) {
-			t.Errorf("call %d: %s, want %q", n, got, want)
-		}
-	}
-	absent(t, m.result(t, 1))
-	untouched(t, u, append(m.results, r.Out, r.Err)...)
-	if got := u.Read("made.txt"); got != "made\n" {
-		t.Errorf("made.txt holds %q", got)
-	}
-	if at, _ := filepath.Glob(filepath.Join(u.Home, ".claude/projects/*/*.jsonl")); len(at) == 0 {
-		t.Error("~/.claude does not keep the session")
-	}
+	works(t, u, m, r, map[int]string{0: said, 2: "does not exist", 3: "Echo: by MCP"}, ".claude/projects/*/*.jsonl")
 }
 
 // claudeSettings goes for the file that names programs which Claude Code starts on the host

@@ -54,19 +54,7 @@ func codexWorks(t *testing.T, u *runtest.User) {
 	if !strings.Contains(r.Out, farewell) || strings.Contains(r.Out, "Reconnecting") {
 		t.Errorf("it prints\n%s\nsaid\n%s", r.Out, r.Err)
 	}
-	for n, want := range map[int]string{0: said, 2: "Echo: by MCP"} {
-		if got := m.result(t, n); !strings.Contains(got, want) {
-			t.Errorf("call %d: %s, want %q", n, got, want)
-		}
-	}
-	absent(t, m.result(t, 1))
-	untouched(t, u, append(m.results, r.Out, r.Err)...)
-	if got := u.Read("made.txt"); got != "made\n" {
-		t.Errorf("made.txt holds %q", got)
-	}
-	if at, _ := filepath.Glob(filepath.Join(u.Home, ".codex/sessions/*/*/*/*.jsonl")); len(at) == 0 {
-		t.Error("~/.codex does not keep the session")
-	}
+	works(t, u, m, r, map[int]string{0: said, 2: "Echo: by MCP"}, ".codex/sessions/*/*/*/*.jsonl")
 }
 
 // codexOwnSandbox holds the preset's note to what is so: Codex's sandbox needs namespaces

@@ -70,8 +70,8 @@ func Stat(path string) (Object, error) {
 // Stands reports whether something stands at path, with no symbolic link on the way to it
 // nor there.
 func Stands(path string) bool {
-	_, ok := plain(path)
-	return ok
+	_, err := plain(path)
+	return err == nil
 }
 
 // HasAny reports whether one of the names stands in the directory dir, a real path. What cannot be told counts as there. It is for

@@ -51,3 +51,21 @@ func TestReadPlain(t *testing.T) {
 		t.Errorf("a root that is a symlink: %q, %v", text, err)
 	}
 }
+
+func TestText(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{"ends": "gitdir: x\r\n", "inner": "a\nb\n\n", "long": "123456789abcdef01", "empty": ""} {
+		if err := os.WriteFile(at(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink(at("ends"), at("link")), syscall.Mkfifo(at("fifo"), 0o644), os.Mkdir(at("dir"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"ends": "gitdir: x", "inner": "a\nb", "long": "", "empty": "", "link": "", "fifo": "", "dir": "", "nothing": ""} {
+		if got := Text(at(name), 16); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package survey
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -36,8 +37,8 @@ func Resolve(path string) (Resolution, error) {
 		return Resolution{}, fmt.Errorf("cannot resolve %q: not an absolute path", path)
 	}
 	if absolute(path) {
-		if o, ok := plain(path); ok {
-			return Resolution{Real: path, Exists: true, Existing: path, Object: o}, nil
+		if r, ok := direct(path); ok {
+			return r, nil
 		}
 	}
 	r, err := resolve(path)
@@ -45,6 +46,21 @@ func Resolve(path string) (Resolution, error) {
 		return Resolution{}, fmt.Errorf("cannot resolve %q: %w", path, err)
 	}
 	return r, nil
+}
+
+// direct resolves a path without a symbolic link, at once: one that exists, or that is missing below a directory.
+func direct(path string) (Resolution, bool) {
+	o, err := plain(path)
+	if err == nil {
+		return Resolution{Real: path, Exists: true, Existing: path, Object: o}, true
+	}
+	for dir := path; errors.Is(err, fs.ErrNotExist) && dir != "/"; {
+		dir = filepath.Dir(dir)
+		if o, err = plain(dir); err == nil && o.Type == Dir {
+			return Resolution{Real: path, Existing: dir, Object: Object{Path: path, Type: Missing}}, true
+		}
+	}
+	return Resolution{}, false
 }
 
 func resolve(path string) (Resolution, error) {

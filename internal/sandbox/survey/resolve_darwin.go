@@ -27,4 +27,4 @@ func (p place) step(name string) (next place, target string, err error) {
 	return next, target, err
 }
 
-func plain(string) (Object, bool) { return Object{}, false }
+func plain(string) (Object, error) { return Object{}, syscall.ENOTSUP }

@@ -73,13 +73,13 @@ func magic(dir, link int, name string) bool {
 	return err != nil && err != unix.ENOENT
 }
 
-// plain reports whether no component of path is a symbolic link, and if so what stands there. A false answer may mean anything.
-func plain(path string) (Object, bool) {
+// plain returns what stands at a path of which no component is a symbolic link. With ENOENT none is up to where something is missing;
+// any other error may mean anything.
+func plain(path string) (Object, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
-		return Object{}, false
+		return Object{}, err
 	}
 	defer unix.Close(fd)
-	o, err := statAt(fd, "", path)
-	return o, err == nil
+	return statAt(fd, "", path)
 }

@@ -38,6 +38,8 @@ func TestResolve(t *testing.T) {
 		{path: "/l/../rel", real: "/a/b/f", existing: "/a/b/f", links: []Link{{"/l", "a/b"}, {"/a/rel", "../l/f"}, {"/l", "a/b"}}},
 		{path: "/abs/f", real: "/a/b/f", existing: "/a/b/f", links: []Link{{"/abs", root + "/l/"}, {"/l", "a/b"}}},
 		{path: "/up/./b//", real: "/a/b", existing: "/a/b", links: []Link{{"/up", "../" + filepath.Base(root) + "/a"}}},
+		{path: "/a/x", real: "/a/x", existing: "/a"},
+		{path: "/a/x/y/z", real: "/a/x/y/z", existing: "/a"},
 		{path: "/l/x/y", real: "/a/b/x/y", existing: "/a/b", links: []Link{{"/l", "a/b"}}},
 		{path: "/gone", real: "//nowhere/x/y", existing: "//", links: []Link{{"/gone", "/nowhere/x/./y"}}},
 		{path: "/gone/z", real: "//nowhere/x/y/z", existing: "//", links: []Link{{"/gone", "/nowhere/x/./y"}}},
@@ -140,6 +142,12 @@ func TestResolveKernel(t *testing.T) {
 			path := rapid.SampledFrom(dirs).Draw(rt, "dir") + "/" +
 				strings.Join(rapid.SliceOfN(rapid.SampledFrom(append([]string{"..", ".", "", "missing"}, treeNames...)), 0, 5).Draw(rt, "path"), "/")
 			r, err := Resolve(path)
+			if d, ok := direct(path); ok && absolute(path) {
+				outcomes["direct"]++
+				if slow, err := resolve(path); err != nil || cmp.Diff(d, slow) != "" {
+					rt.Fatalf("direct(%q) = %+v, step by step it is %+v, %v", path, d, slow, err)
+				}
+			}
 			want, kernel := kernelPath(path)
 			if kernel == nil {
 				outcomes["exists"]++
@@ -172,7 +180,7 @@ func TestResolveKernel(t *testing.T) {
 			}
 		}
 	})
-	for _, o := range []string{"exists", "made", syscall.ENOENT.Error(), syscall.ENOTDIR.Error()} {
+	for _, o := range []string{"exists", "direct", "made", syscall.ENOENT.Error(), syscall.ENOTDIR.Error()} {
 		if outcomes[o] == 0 && !testing.Short() {
 			t.Errorf("never seen: %s", o)
 		}

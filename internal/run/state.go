@@ -1,0 +1,48 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+)
+
+// What bourn knows from one run to the next stands in files of $BOURN_HOME. Each is replaced
+// as a whole, under a lock of its own where several processes change it.
+
+// lockFile takes the lock under which a file is replaced, and removes what killed commands
+// were writing for it.
+func lockFile(at string) (unlock func(), err error) {
+	if unlock, err = lockedfile.MutexAt(at + ".lock").Lock(); err != nil {
+		return nil, fmt.Errorf("cannot take a lock: %w", err)
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(at), "."+filepath.Base(at)+".*"))
+	for _, draft := range left {
+		_ = os.Remove(draft)
+	}
+	return unlock, nil
+}
+
+// readJSON decodes a file into v, and checks that the version which that leads to is the one
+// that is known. Without the file the error is fs.ErrNotExist.
+func readJSON(at string, v any, version *int, known int) error {
+	data, err := os.ReadFile(at)
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err == nil && *version != known {
+		err = fmt.Errorf("version %d is not known", *version)
+	}
+	return err
+}
+
+// writeJSON replaces a file that its owner alone reads.
+func writeJSON(at string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(at, append(data, '\n'), 0o600)
+}
