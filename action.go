@@ -50,6 +50,19 @@ const (
 
 var tiers = [...]Tier{TierRead, TierWrite, TierEgress, TierSpend, TierDestructive, TierPrivileged}
 
+// Tiers returns the closed list, the lowest first.
+func Tiers() []Tier { return append([]Tier(nil), tiers[:]...) }
+
+// ParseTier returns s as a tier, exactly as it is spelled; anything else is ErrInvalid.
+func ParseTier(s string) (Tier, error) {
+	for _, t := range tiers {
+		if s == string(t) {
+			return t, nil
+		}
+	}
+	return "", fmt.Errorf("%w tier %q: use read, write, network-egress, spend, destructive or privileged", ErrInvalid, s)
+}
+
 // Above reports whether t reaches further than u.
 func (t Tier) Above(u Tier) bool { return t.rank() > u.rank() }
 

@@ -1,6 +1,9 @@
 package bourn
 
-import "fmt"
+import (
+	"fmt"
+	"sort"
+)
 
 // An Outcome is what review says of an action. The zero value denies, and of two
 // outcomes the smaller is the stricter.
@@ -52,13 +55,18 @@ const (
 	ReasonInvalidAction ReasonCode = "action_invalid"
 	// ReasonCommandUnclear: what a command would execute cannot be told from its text. It asks.
 	ReasonCommandUnclear ReasonCode = "command_unclear"
+	// ReasonToolPolicy: the agent's profile says so of the tool, or of what tools of its tier
+	// are where no rule is for it. It denies or asks.
+	ReasonToolPolicy ReasonCode = "tool_policy"
+	// ReasonUnsealed: the tool would be asked about, and there is no sealed sandbox. It denies.
+	ReasonUnsealed ReasonCode = "sandbox_required"
 )
 
 // A Reason is one cause of a verdict.
 type Reason struct {
 	Code      ReasonCode `json:"code"`
 	Outcome   Outcome    `json:"outcome"`             // what this cause alone leads to
-	Rule      string     `json:"rule,omitempty"`      // the id of the hard block
+	Rule      string     `json:"rule,omitempty"`      // the id of the hard block, or the pattern of the tool rule
 	Operation Operation  `json:"operation,omitempty"` // what the rule holds against
 	Target    string     `json:"target,omitempty"`    // the path or command, as it was given
 	Text      string     `json:"text,omitempty"`      // the rule's own reason, or what is unclear
@@ -66,8 +74,11 @@ type Reason struct {
 
 // Blocker returns the reason as one word for programs.
 func (r Reason) Blocker() string {
-	if r.Code == ReasonHardBlock {
+	switch {
+	case r.Code == ReasonHardBlock:
 		return "hard_policy_block:user_configured_hard_block:" + r.Rule
+	case r.Code == ReasonToolPolicy && r.Rule != "":
+		return string(r.Code) + ":" + r.Rule
 	}
 	return string(r.Code)
 }
@@ -77,6 +88,13 @@ func (r Reason) Blocker() string {
 type Verdict struct {
 	Outcome Outcome  `json:"outcome"`
 	Reasons []Reason `json:"reasons,omitempty"`
+}
+
+// And returns the stricter of two verdicts, with the reasons of both, the strictest first.
+func (v Verdict) And(w Verdict) Verdict {
+	both := Verdict{Outcome: min(v.Outcome, w.Outcome), Reasons: append(append([]Reason(nil), v.Reasons...), w.Reasons...)}
+	sort.SliceStable(both.Reasons, func(i, j int) bool { return both.Reasons[i].Outcome < both.Reasons[j].Outcome })
+	return both
 }
 
 // Blockers returns the blockers of the reasons that deny, each once.

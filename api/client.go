@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -24,6 +25,7 @@ const maxAnswer = 64 << 20
 // NewSocketClient.
 type Client struct {
 	http   *http.Client
+	dial   func(ctx context.Context) (net.Conn, error) // of a local socket; nil for none
 	base   string
 	bearer string
 	where  string // for errors
@@ -32,11 +34,10 @@ type Client struct {
 // NewSocketClient returns a client of the control plane whose local socket is at path.
 // Who asks is who runs the program: the kernel says so.
 func NewSocketClient(path string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
-	}
-	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConns: 4, IdleConnTimeout: time.Minute}},
-		base: "http://bourn", where: path}
+	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) }
+	transport := &http.Transport{MaxIdleConns: 4, IdleConnTimeout: time.Minute,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	return &Client{http: &http.Client{Transport: transport}, dial: dial, base: "http://bourn", where: path}
 }
 
 // NewClient returns a client of the control plane at a URL, as in http://localhost:7720,
@@ -99,6 +100,21 @@ func (c *Client) NewDiagnosticsToken(ctx context.Context, n NewDiagnosticsToken)
 // RevokeDiagnosticsToken ends a diagnostics token.
 func (c *Client) RevokeDiagnosticsToken(ctx context.Context, id string) error {
 	return c.Do(ctx, "DELETE", "/v1/diagnostics-tokens/"+url.PathEscape(id), nil, nil)
+}
+
+// AgentTokens asks for the agent tokens of who asks.
+func (c *Client) AgentTokens(ctx context.Context) (t AgentTokens, err error) {
+	return t, c.Do(ctx, "GET", "/v1/agent-tokens", nil, &t)
+}
+
+// NewAgentToken makes an agent token.
+func (c *Client) NewAgentToken(ctx context.Context, n NewAgentToken) (t AgentToken, err error) {
+	return t, c.Do(ctx, "POST", "/v1/agent-tokens", n, &t)
+}
+
+// RevokeAgentToken ends an agent token.
+func (c *Client) RevokeAgentToken(ctx context.Context, id string) error {
+	return c.Do(ctx, "DELETE", "/v1/agent-tokens/"+url.PathEscape(id), nil, nil)
 }
 
 // Do asks for anything of the interface: body is sent as JSON unless it is nil, and the
@@ -208,4 +224,55 @@ func (e *Error) Error() string {
 // Unwrap returns the sentinel of the problem's code, with its hint.
 func (e *Error) Unwrap() error {
 	return bourn.WithHint(bourn.Code(e.Problem.Code).Err(), e.Problem.Hint)
+}
+
+// Upgrade asks the server to take the connection over for another protocol (RFC 9110,
+// section 7.8), and returns it once it has.
+func (c *Client) Upgrade(ctx context.Context, path, protocol string) (net.Conn, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", protocol)
+	if c.dial == nil {
+		return nil, fmt.Errorf("%w: only a local socket is taken over", bourn.ErrInvalid)
+	}
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	// The answer's head has the time that ctx gives; what follows has all the time it needs.
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) }) //nolint:errcheck // the connection is closed, then
+	if err := req.Write(conn); err != nil {
+		return nil, errors.Join(c.unreachable(err), conn.Close())
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, req)
+	if err != nil {
+		return nil, errors.Join(c.unreachable(err), conn.Close())
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return nil, errors.Join(problem(resp), conn.Close())
+	}
+	if !stop() {
+		return nil, errors.Join(c.unreachable(ctx.Err()), conn.Close())
+	}
+	return &upgraded{conn, r}, nil
+}
+
+// upgraded is a connection whose first bytes may have been read with the answer's head.
+type upgraded struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (u *upgraded) Read(p []byte) (int, error) { return u.r.Read(p) }
+
+// CloseWrite tells the server that nothing more comes.
+func (u *upgraded) CloseWrite() error {
+	if half, ok := u.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return u.Close()
 }

@@ -184,6 +184,31 @@ type DiagnosticsTokens struct {
 	Tokens []DiagnosticsToken `json:"tokens"`
 }
 
+// NewAgentToken asks for a token with which a client asks for an agent's tools at /mcp.
+type NewAgentToken struct {
+	Name    string    `json:"name" minLength:"1" maxLength:"200"`
+	Agent   string    `json:"agent" minLength:"1" maxLength:"64"`
+	Dir     string    `json:"dir" minLength:"1" maxLength:"4096" doc:"absolute: what relative paths begin in"`
+	Expires time.Time `json:"expires"`
+}
+
+// AgentToken is what is kept of a token; Token is there once, when it is made.
+type AgentToken struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Agent     string     `json:"agent"`
+	Dir       string     `json:"dir"`
+	CreatedAt time.Time  `json:"created_at"`
+	Expires   time.Time  `json:"expires"`
+	Revoked   *time.Time `json:"revoked,omitempty"`
+	Token     string     `json:"token,omitempty"`
+}
+
+// AgentTokens are the tokens of who asks, the newest first.
+type AgentTokens struct {
+	Tokens []AgentToken `json:"tokens"`
+}
+
 // A Span is one finished piece of work of a trace.
 type Span struct {
 	Trace        string    `json:"trace"`

@@ -17,6 +17,7 @@
 // peers into the user's cache directory.
 //
 //	go run . [flags] [table ...]
+//	go run . control
 //	go run . -install
 //	go run . -peers [-markdown ../docs/comparison.md] [table ...]
 package main
@@ -64,8 +65,8 @@ func (o options) chosen(name string) bool {
 func named(table, asked string) bool { return table == asked || strings.HasPrefix(table, asked+"-") }
 
 func main() {
-	modes := map[string]func([]string) error{timedMode: timeWork, netMode: netClient, slirpMode: behindSlirp, reachMode: tryReach}
-	if len(os.Args) > 2 && modes[os.Args[1]] != nil {
+	modes := map[string]func([]string) error{timedMode: timeWork, netMode: netClient, slirpMode: behindSlirp, reachMode: tryReach, controlMode: measureControl}
+	if len(os.Args) > 1 && modes[os.Args[1]] != nil && (len(os.Args) > 2 || os.Args[1] == controlMode) {
 		if err := modes[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)

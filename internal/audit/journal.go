@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"bourn"
-
-	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
 // JournalPath is where runs without a control plane note what they did, below $BOURN_HOME:
@@ -36,7 +34,7 @@ func Note(path string, entries ...Entry) error {
 		}
 		lines = append(append(lines, body...), '\n')
 	}
-	unlock, err := lockedfile.MutexAt(path + ".lock").Lock()
+	unlock, err := Lock(path + ".lock")
 	if err != nil {
 		return fmt.Errorf("cannot note what was done: %w", err)
 	}
@@ -150,7 +148,7 @@ func TakeIn(path string, take func([]Entry) error) error {
 	if info, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil
 	}
-	unlock, err := lockedfile.MutexAt(path + ".lock").Lock()
+	unlock, err := Lock(path + ".lock")
 	if err != nil {
 		return fmt.Errorf("cannot take in the journal: %w", err)
 	}

@@ -24,10 +24,11 @@ metrics and traces over HTTP, and nothing else. Only its hash is stored.`,
 	}, a.tokenNewCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 	return group(&cobra.Command{
 		Use:   "key",
-		Short: "Show this host's public key, and look after diagnostics tokens",
+		Short: "Show this host's public key, and look after tokens",
 		Example: `  bourn key show
+  bourn key mcp new editor --agent builder
   bourn key diagnostics new monitoring`,
-	}, a.keyShowCommand(), diagnostics)
+	}, a.keyShowCommand(), diagnostics, a.agentTokenCommand())
 }
 
 func (a *app) keyShowCommand() *cobra.Command {

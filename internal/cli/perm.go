@@ -13,20 +13,26 @@ import (
 )
 
 func (a *app) permCommand() *cobra.Command {
-	subs := []*cobra.Command{a.listPathsCommand(), a.listHostsCommand()}
+	subs := []*cobra.Command{a.listPathsCommand(), a.listHostsCommand(), a.listToolsCommand()}
 	for _, e := range edits {
 		subs = append(subs, a.editCommand(e))
 	}
+	for _, e := range toolEdits {
+		subs = append(subs, a.toolEditCommand(e))
+	}
+	subs = append(subs, a.removeToolCommand())
 	return group(&cobra.Command{
 		Use:   "perm",
 		Short: "Show and change what an agent may do",
 		Long: `Show and change what an agent may do. Grants of paths are recursive. A seal is never
-widened while it holds: every change takes effect when the agent next starts. Changes
-edit the profile and keep its comments; editing the file by hand is as good.`,
+widened while it holds: every change takes effect when the agent next starts, but for rules
+of governed tools, which are read at each call. Changes edit the profile and keep its
+comments; editing the file by hand is as good.`,
 		Example: `  bourn agent perm list-paths builder
   bourn agent perm allow-write builder ~/src/app
   bourn agent perm deny-path builder '~/src/app/**/*.pem'
-  bourn agent perm allow-host builder api.example.com`,
+  bourn agent perm allow-host builder api.example.com
+  bourn agent perm tool-ask builder shell_exec`,
 	}, append(subs, a.permShowCommand())...)
 }
 
@@ -161,15 +167,15 @@ func (a *app) editCommand(e edit) *cobra.Command {
 // lists are the words for the lists of a profile.
 var lists = map[profile.List]string{
 	profile.ReadList: "read", profile.WriteList: "write", profile.DenyList: "deny", profile.SpawnDirList: "spawn dir",
-	profile.HostList: "host", profile.DenyHostList: "deny host", profile.UnixList: "unix socket",
+	profile.HostList: "host", profile.DenyHostList: "deny host", profile.UnixList: "unix socket", profile.ToolList: "tool",
 }
 
 func (a *app) printChange(c run.Change, already string) {
 	for _, e := range c.Added {
-		a.printf("added to %s: %s %s\n", title(c.Agent), lists[e.List], bourn.Printable(e.Path))
+		a.printf("added to %s: %s %s\n", title(c.Agent), lists[e.List], entryText(e))
 	}
 	for _, e := range c.Removed {
-		a.printf("removed from %s: %s %s\n", title(c.Agent), lists[e.List], bourn.Printable(e.Path))
+		a.printf("removed from %s: %s %s\n", title(c.Agent), lists[e.List], entryText(e))
 	}
 	if len(c.Added)+len(c.Removed) == 0 {
 		a.printf("%s: %s is %s\n", title(c.Agent), bourn.Printable(c.Path), already)
@@ -179,7 +185,9 @@ func (a *app) printChange(c run.Change, already string) {
 		a.printf("note: %s\n", n)
 	}
 	effect := "takes effect on next start"
-	if c.Running > 0 {
+	if c.AtCall {
+		effect = "takes effect at the next call"
+	} else if c.Running > 0 {
 		effect += ": bourn agent restart " + string(c.Agent)
 	}
 	a.printf("%s\n", effect)
@@ -231,6 +239,7 @@ type parsed struct {
 	Processes  parsedProcesses  `json:"processes"`
 	Env        parsedEnv        `json:"env"`
 	Limits     parsedLimits     `json:"limits"`
+	Tools      parsedTools      `json:"tools"`
 	Sandbox    parsedSandbox    `json:"sandbox"`
 	Service    bool             `json:"service"`
 }
@@ -266,6 +275,17 @@ type parsedLimits struct {
 	Time      string `json:"time"`
 }
 
+type parsedTools struct {
+	Only  bool             `json:"only"`
+	Rules []parsedToolRule `json:"rules"`
+}
+
+type parsedToolRule struct {
+	Tool   string     `json:"tool"`
+	Policy string     `json:"policy"`
+	Tier   bourn.Tier `json:"tier,omitempty"`
+}
+
 type parsedSandbox struct {
 	FailClosed  bool `json:"fail_closed_on_sandbox_error"`
 	Transparent bool `json:"transparent_network"`
@@ -282,10 +302,14 @@ func (a *app) parsed(p *profile.Profile) parsed {
 		Processes:  parsedProcesses{p.Processes.Mode, texts(p.Processes.SpawnDirs)},
 		Env:        parsedEnv{orEmpty(p.Env.Pass), map[string]string{}},
 		Limits:     parsedLimits{Memory: p.Limits.Memory, Processes: p.Limits.Processes, OpenFiles: p.Limits.OpenFiles},
+		Tools:      parsedTools{p.Tools.Only, []parsedToolRule{}},
 		Sandbox:    parsedSandbox{p.Sandbox.FailClosed, p.Sandbox.Transparent, p.Sandbox.Nested, p.Sandbox.Quarantine},
 	}
 	for _, d := range p.Filesystem.Deny {
 		out.Filesystem.Deny = append(out.Filesystem.Deny, d.Text)
+	}
+	for _, r := range p.Tools.Rules {
+		out.Tools.Rules = append(out.Tools.Rules, parsedToolRule{r.Tool, r.Policy.String(), r.Tier})
 	}
 	for _, v := range p.Env.Set {
 		out.Env.Set[v.Name] = v.Value

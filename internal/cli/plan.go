@@ -31,7 +31,7 @@ func (a *app) planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r := run.Report{Agent: p.Options.Agent, Items: p.Plan.Items,
+			r := run.Report{Agent: p.Options.Agent, Items: p.Items,
 				Sandbox: policy.Sandbox{State: policy.StateNotRunning, Backend: policy.Backend}}
 			if asJSON {
 				return printJSON(a.Stdout, r)

@@ -111,8 +111,8 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 	in("ask", a.planCommand(), a.explainCommand(), a.whoamiCommand())
 	in("agents", a.agentCommand(), a.importCommand())
 	in("control", a.controlCommands()...)
-	in("control", a.boundariesCommand(), a.auditCommand(), a.keyCommand())
-	in("host", a.doctorCommand(), a.completionCommand(), a.manCommand())
+	in("control", a.boundariesCommand(), a.auditCommand(), a.keyCommand(), a.mcpCommand())
+	in("host", a.doctorCommand(), a.completionCommand(), a.manCommand(), a.actorCommand(), a.actorHostCommand())
 	root.SetHelpCommandGroupID("host")
 	for _, c := range root.Commands() {
 		if c.Flags().Lookup("agent") != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -264,9 +265,11 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 		return
 	}
 	var writes, dropped, open, hosts []string
-	denied, denies := 0, 0
+	denied, denies, held := 0, 0, 0
 	for _, it := range r.Items {
 		switch {
+		case slices.Contains(it.By, policy.ByActor):
+			held++
 		case strings.HasPrefix(it.From, "preset:") && it.Fate == policy.Dropped, it.GateOnly():
 		case it.Fate == policy.Dropped && (it.Kind == policy.KindRead || it.Kind == policy.KindWrite || it.Kind == policy.KindSpawnDir || it.Kind == policy.KindEnv || it.Kind == policy.KindHost || it.Kind == policy.KindUnix):
 			dropped = append(dropped, fmt.Sprintf("%s %s (%s)", it.Kind, it.Target, it.Reason))
@@ -283,6 +286,7 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 			open = append(open, fmt.Sprintf("%s (%s)", it.Target, it.Reason))
 		}
 	}
+	grants := count(held, "grant")
 	writable := "nothing writable"
 	if len(writes) == 1 {
 		writable = "writable " + writes[0]
@@ -298,6 +302,9 @@ func (a *app) header(p *run.Prepared, r run.Report) {
 		as = ", as " + u.String()
 	}
 	lines := []string{fmt.Sprintf("sealed by the kernel: %s, %s, %s%s", writable, count, network(p.Plan.Network.Mode, hosts), as)}
+	if held > 0 {
+		lines = append(lines, "governed tools alone have "+grants+": tools.only is true")
+	}
 	if line := p.ProposalLine(); line != "" {
 		lines = append(lines, line)
 	}

@@ -20,6 +20,7 @@ import (
 type principal struct {
 	member *store.Member
 	token  *store.DiagnosticsToken
+	agent  *store.AgentToken
 	// stale says that the roster could not be read: who was a member when it last could
 	// may see how the control plane is, and nothing else.
 	stale error
@@ -32,6 +33,8 @@ func (p principal) name() string {
 		return "member:" + p.member.ID.String()
 	case p.token != nil:
 		return "diagnostics:" + p.token.ID
+	case p.agent != nil:
+		return "agent token:" + p.agent.ID
 	}
 	return "nobody"
 }
@@ -66,7 +69,7 @@ var diagnostics = map[string]bool{"/v1/health": true, "/v1/status": true, "/metr
 
 // errNobody is the answer to who is not known.
 var errNobody = bourn.WithHint(fmt.Errorf("%w: it is not known who asks", bourn.ErrDenied),
-	"use the bourn command on this host, or a diagnostics token")
+	"use the bourn command on this host, a diagnostics token, or at /mcp an agent token")
 
 // A gatekeeper tells who asks and what they may reach.
 type gatekeeper struct {
@@ -105,12 +108,13 @@ func (g *gatekeeper) identify(r *http.Request) (principal, error) {
 }
 
 // errBearer is the answer to a bearer that is none, whatever is wrong with it.
-var errBearer = bourn.WithHint(fmt.Errorf("%w: the bearer is not valid", bourn.ErrDenied), "an administrator makes a diagnostics token, which may expire and be revoked")
+var errBearer = bourn.WithHint(fmt.Errorf("%w: the bearer is not valid", bourn.ErrDenied), "bourn key makes one, which may expire and be revoked")
 
 func (g *gatekeeper) bearer(r *http.Request) (principal, error) {
 	values := r.Header.Values("Authorization")
 	scheme, token, _ := strings.Cut(values[0], " ")
-	if len(values) != 1 || !strings.EqualFold(scheme, "Bearer") || !store.LooksLikeDiagnosticsToken(token) {
+	agents := store.LooksLikeAgentToken(token)
+	if len(values) != 1 || !strings.EqualFold(scheme, "Bearer") || !agents && !store.LooksLikeDiagnosticsToken(token) {
 		return principal{}, errBearer
 	}
 	select {
@@ -118,6 +122,9 @@ func (g *gatekeeper) bearer(r *http.Request) (principal, error) {
 		defer func() { <-g.checking }()
 	case <-r.Context().Done():
 		return principal{}, errBearer
+	}
+	if agents {
+		return g.agentBearer(r.Context(), token)
 	}
 	kept, err := g.store.CheckDiagnosticsToken(r.Context(), token)
 	if errors.Is(err, bourn.ErrDenied) {
@@ -131,6 +138,9 @@ func (g *gatekeeper) bearer(r *http.Request) (principal, error) {
 
 // membersFor is how long the roster's answer holds: who is removed is out within it.
 const membersFor = time.Second
+
+// failedFor is how long it is not tried again to read a roster that could not be read.
+const failedFor = 100 * time.Millisecond
 
 // rosterWithin is how long reading the roster may take.
 const rosterWithin = 2 * time.Second
@@ -181,14 +191,23 @@ func (g *gatekeeper) roster(ctx context.Context) (map[uint32]store.Member, error
 func (g *gatekeeper) lastRead() (members map[uint32]store.Member, err error, fresh bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.members, g.failed, !g.read.IsZero() && g.now().Sub(g.read) <= membersFor
+	hold := membersFor
+	if g.failed != nil {
+		hold = failedFor
+	}
+	return g.members, g.failed, !g.read.IsZero() && g.now().Sub(g.read) <= hold
 }
 
 // admit says whether a principal may reach what it asks for.
 func (g *gatekeeper) admit(p principal, r *http.Request) error {
 	// As it was sent: no other spelling of a path is on the list.
 	looks := r.Method == http.MethodGet && diagnostics[r.URL.Path] && r.URL.RawPath == ""
+	if p.agent != nil && (r.URL.Path != mcpPath || r.URL.RawPath != "") {
+		return fmt.Errorf("%w: an agent token asks for tools at %s, and for nothing else", bourn.ErrDenied, mcpPath)
+	}
 	switch {
+	case p.agent != nil:
+		return nil
 	case p.member != nil:
 		if looks {
 			return nil

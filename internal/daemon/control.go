@@ -83,6 +83,7 @@ func openOn(ctx context.Context, config Config, id identity, db *database) (*con
 	if c.store, err = store.Open(ctx, c.db.login); err != nil {
 		return nil, errors.Join(err, c.db.stop(ctx))
 	}
+	db.ended = c.store.Reset
 	c.log = newLogWriter(sink{c.store, c.metrics}, c.now)
 	if err := c.begin(ctx); err != nil {
 		c.log.Close()

@@ -107,6 +107,7 @@ func serve(ctx context.Context, c *control) error {
 	}
 	last, end := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer end()
+	s.tools.close()
 	var closing sync.WaitGroup
 	for _, h := range servers {
 		closing.Go(func() {

@@ -34,10 +34,10 @@ const restartPause = 500 * time.Millisecond
 type database struct {
 	config cluster.Config // of an own one
 	login  store.Login
+	ended  func() // called when the server has ended by itself; nil for nothing
 
 	mu      sync.Mutex
 	running *cluster.Cluster
-	lastErr error
 }
 
 // ClusterConfig returns the private cluster of a home: where it stands and as whom it
@@ -80,12 +80,29 @@ func ClusterConfig(ctx context.Context, home, osUser string) (cluster.Config, er
 
 // ClusterDir returns where the private cluster of a home stands, or will.
 func ClusterDir(home string) string {
-	if os.Geteuid() == 0 && !enterable(home) {
-		// The database's user cannot pass through root's home.
-		id := sha256.Sum256([]byte(home))
-		return filepath.Join(sharedRoot, "postgres-"+hex.EncodeToString(id[:4]))
+	own := filepath.Join(home, "postgres")
+	if os.Geteuid() != 0 {
+		return own
 	}
-	return filepath.Join(home, "postgres")
+	id := sha256.Sum256([]byte(home))
+	return clusterDir(own, filepath.Join(sharedRoot, "postgres-"+hex.EncodeToString(id[:4])))
+}
+
+// clusterDir chooses between a directory in root's home and one that the database's user
+// can enter. Where a cluster was made it stays, whatever became of the modes above it since:
+// another place would be an empty database.
+func clusterDir(own, shared string) string {
+	inOwn, inShared := hasCluster(own), hasCluster(shared)
+	if inShared && !inOwn || inOwn == inShared && !enterable(filepath.Dir(own)) {
+		return shared
+	}
+	return own
+}
+
+// hasCluster reports whether there is a cluster in dir, also one that cannot be read.
+func hasCluster(dir string) bool {
+	major, err := cluster.Major(dir)
+	return major != 0 || err != nil
 }
 
 // enterable reports whether everybody may pass through dir and what is above it.
@@ -149,6 +166,9 @@ func (d *database) keep(ctx context.Context, say func(msg string, args ...any)) 
 		case <-ctx.Done():
 			return d.cluster().Stop(context.WithoutCancel(ctx))
 		case <-d.cluster().Done():
+		}
+		if d.ended != nil {
+			d.ended()
 		}
 		if time.Since(began) > time.Minute {
 			pause = restartPause // it ran well for a time

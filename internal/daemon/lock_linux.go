@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"bourn"
+	"bourn/internal/daemon/instance"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +25,7 @@ func lockHome(path string) (unlock func(), err error) {
 		pid, readErr := io.ReadAll(io.LimitReader(f, 20))
 		who := ""
 		if readErr == nil && len(pid) > 0 {
-			who = " (process " + strings.TrimSpace(bourn.Printable(string(pid))) + ")"
+			who = " (process " + bourn.Printable(strings.TrimSpace(string(pid))) + ")"
 		}
 		f.Close()
 		if who == "" {
@@ -51,7 +53,17 @@ func ownHome(home string) error {
 		return bourn.WithHint(fmt.Errorf("%w: %s is not a directory that only its user can change", bourn.ErrDenied, home),
 			"set BOURN_HOME to a directory of your own, chmod 700")
 	}
-	return nil
+	// Who may rename what is above it can put another home there while this one is in use.
+	real, err := filepath.EvalSymlinks(home)
+	if err != nil {
+		return fmt.Errorf("cannot look at %s: %w", home, err)
+	}
+	why, err := instance.Replaceable(real)
+	if err == nil && why != "" {
+		err = bourn.WithHint(fmt.Errorf("%w: %s can be replaced by another user: %s", bourn.ErrDenied, home, why),
+			"run bourn as that user, or set BOURN_HOME to a directory below your own")
+	}
+	return err
 }
 
 // foreign reports whether a file is another user's.

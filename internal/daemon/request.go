@@ -22,7 +22,11 @@ func (s *server) bounded(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close") // the body is not read
 			writeProblem(w, humaProblem(requestID(r.Context()), status, text))
 		}
-		if r.ContentLength > maxBody {
+		most := int64(maxBody)
+		if r.URL.Path == mcpPath {
+			most = maxMCPBody
+		}
+		if r.ContentLength > most {
 			refuse(http.StatusRequestEntityTooLarge, "request body is too large")
 			return
 		}
@@ -39,7 +43,7 @@ func (s *server) bounded(next http.Handler) http.Handler {
 			s.refuse(w, r, errNoRoute)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		next.ServeHTTP(w, r)
 	})
 }

@@ -57,6 +57,7 @@ func (s *server) routes() {
 	s.boundariesRoutes()
 	s.logRoutes()
 	s.tokenRoutes()
+	s.agentTokenRoutes()
 }
 
 func (s *server) boundariesRoutes() {

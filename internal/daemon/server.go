@@ -32,6 +32,7 @@ const (
 
 // A server answers requests.
 type server struct {
+	tools     *gate
 	config    Config
 	started   time.Time
 	gate      *gatekeeper
@@ -69,6 +70,10 @@ func newServer(c *control) *server {
 	s.api = humago.New(mux, config)
 	s.routes()
 	s.describeObjects()
+	s.tools = newGate(c)
+	mux.HandleFunc("GET /v1/runs/{run}/actor", s.serveActor)
+	mux.HandleFunc("GET /v1/runs/{run}/mcp", s.serveMCP)
+	mux.HandleFunc(mcpPath, s.serveMCPByHTTP)
 	mux.Handle("GET /metrics", s.measuredNow(s.metrics.handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, bourn.WithHint(errNoRoute, "GET /openapi.json lists what there is"))

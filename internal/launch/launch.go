@@ -76,6 +76,9 @@ type Config struct {
 	Accessed func(op policy.Operation, path string)
 	// Child is one that Spawn has started with the same streams; nil starts one.
 	Child *Child
+	// Aside is a command beside the one that a person started: what signals bourn gets is
+	// not passed on to it, and ends it only with bourn.
+	Aside bool
 	// Probe seals and ends without executing anything.
 	Probe bool
 }
@@ -114,3 +117,6 @@ func Init() { initRole() }
 // CloseInherited marks every descriptor above standard error close-on-exec: what bourn's
 // own parent left open must not reach a command. It is called once, at the start.
 func CloseInherited() { closeInherited() }
+
+// SocketPair returns two connected ends: one to speak on, one to be a command's stream.
+func SocketPair() (net.Conn, *os.File, error) { return socketPair() }

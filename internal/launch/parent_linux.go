@@ -399,6 +399,9 @@ func (p *parent) ready(fds []int, marks string) error {
 // bourn from then on would end the command without its knowledge, or leave the terminal
 // raw. Until then they end bourn, and the child with it.
 func (p *parent) catch() {
+	if p.config.Aside {
+		return
+	}
 	for _, sig := range append(forwarded, p.alsoForwarded()...) {
 		if !signal.Ignored(sig) { // what was ignored outside stays ignored inside
 			signal.Notify(p.signals, sig)

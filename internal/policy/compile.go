@@ -49,6 +49,7 @@ func Compile(req *Request) *Plan {
 	c.sockets()
 	c.network()
 	c.environment()
+	c.tools()
 	c.limits()
 	c.defaults()
 	c.files()

@@ -15,6 +15,7 @@ const (
 	KindUnix     Kind = "unix"
 	KindSpawnDir Kind = "spawn_dir"
 	KindEnv      Kind = "env"
+	KindTool     Kind = "tool"
 	KindDoor     Kind = "door"
 	KindLimit    Kind = "limit"
 	KindDefault  Kind = "default"

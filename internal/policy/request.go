@@ -35,7 +35,9 @@ type Request struct {
 	BournPins []string // the directories between a grant and it
 	// Unsearched lists directories in write grants that were not looked through.
 	Unsearched []string
-	Sockets    []string // bound unix sockets by path (/proc/net/unix)
+	// Hollow lists directories of git's for repositories of submodules in which there is none.
+	Hollow  []string
+	Sockets []string // bound unix sockets by path (/proc/net/unix)
 
 	Network    NetworkMode // "" is NetworkNone
 	Hosts      []HostWish
@@ -43,6 +45,9 @@ type Request struct {
 	Unix       []Grant // of KindUnix
 	Direct     bool    // programs that ignore proxy variables reach what is granted, too
 	Hostname   string
+
+	Tools     []ToolWish // what the profile says of governed tools
+	ToolsOnly bool       // governed tools alone have the grants
 
 	Nested   bool // programs may make user, pid and network namespaces
 	Exec     ExecMode
@@ -163,7 +168,7 @@ type Guarded struct {
 	Place
 	Name   Object   // what stands at the path itself, be it a symlink
 	Hidden bool     // it may have other names in directories that cannot be searched
-	Link   bool     // only the name is looked after: it is a symlink to a config directory
+	Link   bool     // only the name is looked after: it is a symlink to a config directory, or missing
 	Quiet  bool     // the host replaces it in its ordinary work: the run's end says nothing of it
 	Pins   []string // the directories that must keep their names with it, outermost first
 	Reason string

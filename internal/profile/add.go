@@ -51,6 +51,8 @@ func (e *edit) scalar(near *node) string {
 // item returns the entry as text, quoted by q: of a placeholder a mapping.
 func (e *edit) item(q func(string) string) string {
 	switch {
+	case e.rule != nil:
+		return e.rule.item(q)
 	case !e.placeholder:
 		return q(e.given)
 	case q("a") == "a":

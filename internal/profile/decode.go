@@ -377,6 +377,7 @@ func (d *decoder) contradictions() {
 		d.fail(d.modeAt, "processes.mode none allows no spawn_dirs; the first is at %s", d.p.Processes.SpawnDirs[0].Pos)
 	}
 	d.networkContradictions(d.p.Network)
+	d.toolContradictions()
 }
 
 func (d *decoder) networkContradictions(n Network) {

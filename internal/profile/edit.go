@@ -23,6 +23,7 @@ const (
 	HostList     List = "network.hosts"
 	DenyHostList List = "network.deny"
 	UnixList     List = "network.unix"
+	ToolList     List = "tools.rules" // edited by SetTool and RemoveTool
 )
 
 // Add returns src with text as the last entry of the list. An entry that the list has
@@ -108,8 +109,9 @@ type edit struct {
 	root        *node
 	list        List
 	parent, key string
-	given       string // the entry: a path, a pattern or a host
-	placeholder bool   // the entry is a deny with a placeholder
+	given       string    // the entry: a path, a pattern or a host
+	placeholder bool      // the entry is a deny with a placeholder
+	rule        *ToolRule // the entry is a rule for tools
 	splices     []splice
 }
 
@@ -154,6 +156,8 @@ func checkEntry(list List, text string) error {
 		bad = "the path is not UTF-8, and a profile cannot hold it"
 	case list == DenyList:
 		bad = checkDeny(text)
+	case list == ToolList:
+		bad = checkTool(text)
 	case slices.Contains([]List{ReadList, WriteList, SpawnDirList, UnixList}, list):
 		bad = checkPath(text)
 	default:
@@ -185,6 +189,11 @@ func (p *Profile) texts(list List) []string {
 			texts = append(texts, deny.Text)
 		}
 	}
+	if list == ToolList {
+		for _, rule := range p.Tools.Rules {
+			texts = append(texts, rule.Tool)
+		}
+	}
 	return texts
 }
 
@@ -195,6 +204,9 @@ func (e *edit) index() int {
 
 // same reports whether two entries of a list mean the same.
 func (l List) same(a, b string) bool {
+	if l == ToolList {
+		return a == b
+	}
 	if !l.ofHosts() {
 		return clean(a) == clean(b)
 	}
@@ -217,7 +229,7 @@ func (e *edit) finish(want []string) ([]byte, error) {
 	}
 	same := reflect.DeepEqual(e.profile.without(e.list), p.without(e.list))
 	if !same || !slices.Equal(p.texts(e.list), want) {
-		return nil, fmt.Errorf("%w: this profile is written in a form that edits do not know; edit it by hand", bourn.ErrInvalid)
+		return nil, errForm
 	}
 	return out, nil
 }
@@ -251,6 +263,7 @@ func (p *Profile) without(list List) Profile {
 	for i := range q.Env.Set {
 		q.Env.Set[i].Pos = Pos{}
 	}
+	q.Tools.Rules = unplacedRules(p.Tools.Rules)
 	switch list {
 	case ReadList:
 		q.Filesystem.Read = nil
@@ -269,6 +282,8 @@ func (p *Profile) without(list List) Profile {
 		q.Network.Deny = nil
 	case UnixList:
 		q.Network.Unix = nil
+	case ToolList:
+		q.Tools.Rules = nil
 	}
 	return q
 }

@@ -25,6 +25,7 @@
 //	processes: {mode: any, spawn_dirs: [~/src/app/target]}   # any (default), allowlist, none
 //	env: {pass: [EDITOR], set: {CI: "1"}}
 //	limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
+//	tools: {only: false, rules: [{tool: "files_*", policy: allow}, {tool: shell_exec, policy: ask, tier: write}]}
 //	sandbox: {fail_closed_on_sandbox_error: true, transparent_network: true}   # both true (default)
 //	run_as: builder                  # a user of this host, for runs by root
 //	service: true                    # in the background, it is started again when it ends
@@ -86,6 +87,7 @@ type Profile struct {
 	Processes  Processes
 	Env        Env
 	Limits     Limits
+	Tools      Tools
 	Sandbox    Sandbox
 	RunAs      string // the user that a run by root becomes, by name or uid; "" where the file names none
 	Service    bool   // what was started in the background is started again when it ends

@@ -109,9 +109,9 @@ func TestParseErrors(t *testing.T) {
 		{"[a]: b\n", []string{`3:1: a key must be a name, not a list`}},
 		{"filesystem: {read: , write: }\n", []string{`3:20: filesystem.read has no value`, `3:29: filesystem.write has no value`}},
 		// Not supported yet, whatever the value.
-		{"context:\ncommit: {}\nhitl: {mode: defer}\ntools: {}\ndelegate: []\n", []string{
+		{"context:\ncommit: {}\nhitl: {mode: defer}\ndelegate: []\n", []string{
 			`3:1: context is not supported yet`, `4:1: commit is not supported yet`, `5:1: hitl is not supported yet`,
-			`6:1: tools is not supported yet`, `7:1: delegate is not supported yet`}},
+			`6:1: delegate is not supported yet`}},
 		{"service: yes\n", []string{`3:10: service must be true or false, not "yes"`}},
 		{"service: 1\n", []string{`3:10: service must be true or false, not a number without quotes`}},
 		{"service:\n", []string{`3:9: service has no value`}},

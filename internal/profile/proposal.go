@@ -45,7 +45,7 @@ var proposalSchema = []key{
 	{name: "context", later: true},
 	{name: "commit", later: true},
 	{name: "hitl", later: true},
-	{name: "tools", later: true},
+	{name: "tools", bare: true, decode: notProposed(ofAgents)},
 	{name: "delegate", later: true},
 }
 

@@ -64,7 +64,7 @@ func TestParseProposalRefuses(t *testing.T) {
 		"presets: [docker-client]":                  "preset docker-client cannot be proposed",
 		"presets: [ssh-agent]":                      "preset ssh-agent cannot be proposed",
 		"presets: [nmp]":                            `unknown preset "nmp"`,
-		"tools: {}":                                 "tools is not supported yet",
+		"tools: {}":                                 "tools cannot be proposed: it is a key of an agent's profile",
 		"filesystem: {read: [~other/a]}":            "another person's home",
 		"filesystem: {read: [\"src/*\"]}":           `"src/*" is a pattern`,
 		"filesystem: {read: [\"\"]}":                "a path cannot be empty",

@@ -54,7 +54,10 @@ var schema = []key{
 		{name: "open_files", decode: count(func(p *Profile) *int { return &p.Limits.OpenFiles })},
 		{name: "time", decode: (*decoder).time},
 	}},
-	{name: "tools", later: true},
+	{name: "tools", bare: true, keys: []key{
+		{name: "only", decode: (*decoder).toolsOnly},
+		{name: "rules", bare: true, decode: (*decoder).toolRules},
+	}},
 	{name: "delegate", later: true},
 	{name: "sandbox", bare: true, keys: []key{
 		{name: "fail_closed_on_sandbox_error", decode: truth(func(p *Profile) *bool { return &p.Sandbox.FailClosed })},
@@ -73,6 +76,13 @@ var denySchema = []key{
 	{name: "placeholder", decode: (*decoder).denyPlaceholder},
 }
 
+// toolSchema is every key of an entry of tools.rules.
+var toolSchema = []key{
+	{name: "tool", required: true, decode: (*decoder).toolName},
+	{name: "policy", required: true, decode: (*decoder).toolPolicy},
+	{name: "tier", decode: (*decoder).toolTier},
+}
+
 // A decoder fills a profile and collects what is wrong.
 type decoder struct {
 	src      *source
@@ -85,6 +95,8 @@ type decoder struct {
 	floor       Floor                 // where the host's policy is decoded
 	empty       bool                  // the style of the deny that is being decoded
 	placeholder *yaml.Node            // its placeholder: true, or nil
+	rule        ToolRule              // the entry of tools.rules that is being decoded
+	onlyAt      *yaml.Node            // tools.only: true, or nil
 
 	relative bool // paths may be relative, as in a proposal
 }

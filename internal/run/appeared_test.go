@@ -37,6 +37,15 @@ func TestPlantedRepositoryIsReported(t *testing.T) {
 		{"a worktree of another repository", before, `evil x; mv x/.git a/b/c/g; git worktree add -q wt; echo ../../../a/b/c/g > .git/worktrees/wt/commondir`, ".git/worktrees/wt", false},
 		{"behind more directories than are looked through", before, `for i in $(seq 250); do mkdir -p 0/$i; done; evil 0/zzz`, "", false},
 		{"in the index, where directories are not looked through", before + `for i in $(seq 1100); do mkdir 0$i; done; `, `evil a/b/c/d/e; git add a/b/c/d/e 2> /dev/null`, "a/b/c/d/e/.git", true},
+		{"a rebase to go on with", before, `mkdir .git/rebase-merge; echo exec touch $RAN > .git/rebase-merge/git-rebase-todo`, ".git/rebase-merge", false},
+		{"patches to go on with", before, `mkdir .git/rebase-apply`, ".git/rebase-apply", false},
+		{"picks to go on with", before, `mkdir .git/sequencer`, ".git/sequencer", false},
+		{"a rebase in a submodule's repository", before + `mkdir -p .git/modules/m; git init -q --bare .git/modules/m; `, `mkdir .git/modules/m/rebase-merge`, ".git/modules/m/rebase-merge", false},
+		{"an empty repository of a submodule", before, `mkdir -p .git/modules/a/b`, ".git/modules/a/b", false},
+		{"what was empty is filled", before + `mkdir -p .git/modules/a/b; `, `echo > .git/modules/a/b/config`, ".git/modules/a/b", false},
+		{"what was empty stays so", before + `mkdir -p .git/modules/a/b; `, `true`, "", false},
+		{"a rebase that ends", before + `git checkout -q -b side; echo s > s; git add s; git commit -qm s; git checkout -q main; echo m > m; git add m; git commit -qm m; git checkout -q side; `, `git rebase -q main && git rebase -q -x true main~1`, "", false},
+		{"a rebase that was there", before + `mkdir .git/rebase-merge; `, `echo x > .git/rebase-merge/done; rm -r .git/rebase-merge; mkdir .git/rebase-merge`, "", false},
 		{"work", before, `echo y >> f; git add f; git commit -qm two; git branch b; mkdir -p n/m; echo z > n/m/z; git add n`, "", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -91,6 +100,22 @@ func TestGuardsOutlastManyDirectories(t *testing.T) {
 		got.refused(t, got.all()...)
 		if r := u.Bourn("plan"); !strings.Contains(r.Out, u.Path("0")+"/*\n      dropped — more directories than are looked through") {
 			t.Errorf("what is not looked through is not said: %q", r.Out)
+		}
+	})
+}
+
+// A repository that a seal guarded is guarded by the next, whatever a run made meanwhile
+// that is looked at before it.
+func TestGuardsOutlastOneChildParents(t *testing.T) {
+	runtest.Users(t, func(t *testing.T, u *runtest.User) {
+		u.Mkdir("zz/lib/.git/hooks")
+		u.Mkdir("zz/other")
+		ended(t, u.Sh(`i=0; while [ $i -lt 250 ]; do mkdir -p $i/x; i=$((i+1)); done`))
+		got := try(t, u, nil, "create zz/lib/.git/hooks/pre-commit", "rename zz/lib zz/x")
+		got.refused(t, got.all()...)
+		r := u.Bourn("run", "--write", u.Work, "--", "sh", "-c", "echo > zz/lib/.envrc")
+		if !strings.Contains(r.Err, u.Path("zz/lib/.envrc")+" was created during the run: ") {
+			t.Errorf("what appeared in it is not said: %q", r.Err)
 		}
 	})
 }

@@ -203,7 +203,10 @@ func (h *Home) directory() Check {
 		return c.untold(err)
 	}
 	at := bourn.Printable(h.Dir)
+	way := ownWay(h.Dir, os.Geteuid())
 	switch uid := os.Getuid(); {
+	case way != nil:
+		return c.because(way.Error()).bad("set BOURN_HOME to a directory of your own, below directories of root's and yours")
 	case o.Type == survey.Missing:
 		c.Detail = at + " does not exist yet, and is made when it is needed"
 		return c.good()

@@ -14,7 +14,10 @@ import (
 // An Entry is one line of a profile.
 type Entry struct {
 	List profile.List `json:"list"`
-	Path string       `json:"path"` // as the profile has it
+	Path string       `json:"path"` // as the profile has it; of a rule for tools their pattern
+
+	Policy string `json:"policy,omitempty"` // of a rule for tools
+	Tier   string `json:"tier,omitempty"`
 }
 
 // A Change is what an edit did to an agent's profile. Nothing added and nothing removed
@@ -24,8 +27,9 @@ type Change struct {
 	Path    string          `json:"path"` // as the profile has it
 	Added   []Entry         `json:"added"`
 	Removed []Entry         `json:"removed"`
-	Running int             `json:"running"` // runs that live, which keep what they were sealed with
-	Notes   []string        `json:"notes"`   // what a person should know
+	Running int             `json:"running"`           // runs that live, which keep what they were sealed with
+	Notes   []string        `json:"notes"`             // what a person should know
+	AtCall  bool            `json:"at_call,omitempty"` // it holds from the next call on, also in runs that live
 }
 
 // An editing is a profile under its agent's lock, on the way to its new text.
@@ -85,7 +89,7 @@ func (e *editing) add(list profile.List, path string) error {
 	}
 	e.src = out
 	if changed {
-		e.change.Added = append(e.change.Added, Entry{list, path})
+		e.change.Added = append(e.change.Added, Entry{List: list, Path: path})
 	}
 	return nil
 }
@@ -96,7 +100,7 @@ func (e *editing) remove(list profile.List, text string) error {
 		return err
 	}
 	e.src = out
-	e.change.Removed = append(e.change.Removed, Entry{list, text})
+	e.change.Removed = append(e.change.Removed, Entry{List: list, Path: text})
 	return nil
 }
 

@@ -117,7 +117,7 @@ func TestSocketsOutside(t *testing.T) {
 		}
 		// The agent's own socket variable does not get in either.
 		cmd := u.Command(t.Context(), runtest.Binary(t), sealed(t, nil, "try", "env")...)
-		cmd.Env = append(u.Env, "SSH_AUTH_SOCK="+agentSock, "DBUS_SESSION_BUS_ADDRESS=unix:path="+agentSock, "SECRET_TOKEN="+secret, "AWS_SECRET_ACCESS_KEY=x", "LD_PRELOAD=")
+		cmd.Env = append(cmd.Env, "SSH_AUTH_SOCK="+agentSock, "DBUS_SESSION_BUS_ADDRESS=unix:path="+agentSock, "SECRET_TOKEN="+secret, "AWS_SECRET_ACCESS_KEY=x", "LD_PRELOAD=")
 		for _, name := range strings.Fields(parse(t, u.Wait(cmd))["env"]) {
 			switch name {
 			case "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "SECRET_TOKEN", "AWS_SECRET_ACCESS_KEY", "LD_PRELOAD":

@@ -35,6 +35,9 @@ func (p *Prepared) Explain(op policy.Operation, typed string) (Explanation, erro
 		e.Notes = append(e.Notes, "the answer is for the path as it is written: "+unresolved.Error())
 	}
 	e.Agent, e.Target = string(p.Options.Agent), typed
+	if p.Whole != p.Plan && heldByTools(&e.Answer, p.Whole, p.Items) {
+		return e, nil
+	}
 	if op == policy.OpConnect {
 		p.explainHost(&e)
 		return e, nil

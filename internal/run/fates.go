@@ -63,7 +63,7 @@ func (h *Home) AgentBlocks(name bourn.AgentName, cwd string) (AgentBlocks, error
 		out.Unknown = unreadable.Error()
 	}
 	seen := map[string]int{}
-	for _, it := range p.Plan.Items {
+	for _, it := range p.Items {
 		if !it.Blocks() {
 			continue
 		}

@@ -2,11 +2,14 @@ package run
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +26,13 @@ import (
 //	← {"jsonrpc":"2.0","id":1,"result":{"agent":…,"run":…,"sandbox":…,"items":[…]}}
 //	→ {"jsonrpc":"2.0","id":2,"method":"bourn/explain","params":{"operation":"read","target":"/p/.env"}}
 //	← {"jsonrpc":"2.0","id":2,"result":{"agent":…,"operation":…,"answer":"denied","item":{…}}}
+//
+// Every other method is MCP: the connection is handed to the control plane from its first
+// line on, with everything after it.
 type gate struct {
+	tools  func() (io.ReadWriteCloser, error) // a connection to the control plane's tools; nil for none
 	plan   *policy.Plan
+	whole  *policy.Plan // what governed tools have besides, nil for nothing
 	report func() Report
 	hosts  func(*policy.Answer) // judges what a granted name resolves to
 	slots  chan struct{}        // bounds how many connections are served at once
@@ -69,16 +77,22 @@ func (g *gate) serve(conn net.Conn) {
 	default:
 		return
 	}
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(make([]byte, 4096), gateLine)
+	lines := bufio.NewReaderSize(conn, gateLine)
 	out := json.NewEncoder(conn)
-	for {
+	for first := true; ; first = false {
 		_ = conn.SetDeadline(time.Now().Add(gateIdle))
-		if !lines.Scan() {
+		line, err := lines.ReadSlice('\n')
+		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 			return
 		}
 		var req request
-		if err := json.Unmarshal(lines.Bytes(), &req); err != nil {
+		err = json.Unmarshal(line, &req)
+		if err == nil && first && g.tools != nil && req.Method != "" && !strings.HasPrefix(req.Method, "bourn/") {
+			_ = conn.SetDeadline(time.Time{})
+			g.relay(conn, req, io.MultiReader(bytes.NewReader(slices.Clone(line)), lines))
+			return
+		}
+		if err != nil {
 			if out.Encode(response{Version: "2.0", ID: json.RawMessage("null"), Error: &rpcError{-32700, "not JSON"}}) != nil {
 				return
 			}
@@ -93,6 +107,35 @@ func (g *gate) serve(conn net.Conn) {
 			return
 		}
 	}
+}
+
+// relay hands a connection to the control plane and carries its bytes until either side
+// has gone. Where no control plane answers, the client is told so.
+func (g *gate) relay(conn net.Conn, req request, from io.Reader) {
+	to, err := g.tools()
+	if err != nil {
+		text := err.Error()
+		if hint := bourn.HintOf(err); hint != "" {
+			text += "; " + hint
+		}
+		_ = json.NewEncoder(conn).Encode(response{Version: "2.0", ID: req.ID, Error: &rpcError{-32000, bourn.Printable(text)}})
+		return
+	}
+	carry(conn, from, to)
+}
+
+// carry copies both ways between a connection and another, and closes both when one ends.
+func carry(a io.WriteCloser, fromA io.Reader, b io.ReadWriteCloser) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(b, fromA) // whichever side goes first ends it
+		b.Close()
+	}()
+	_, _ = io.Copy(a, b)
+	a.Close()
+	b.Close()
+	<-done
 }
 
 func (g *gate) call(req request) (any, *rpcError) {
@@ -127,6 +170,9 @@ func (g *gate) explain(op policy.Operation, target string) (any, *rpcError) {
 		g.hosts(&a)
 	}
 	a.Agent = string(g.report().Agent)
+	if g.whole != nil && heldByTools(&a, g.whole, g.report().Items) {
+		return a, nil
+	}
 	if a.Allowed == "denied" && (a.Item == nil || a.Item.Kind != policy.KindDeny && a.Item.Kind != policy.KindProtect) {
 		a.Grant = "ask a person to run: " + explainCommand(a.Agent, op, target)
 	}

@@ -210,7 +210,7 @@ func (p *Prepared) quiet(at string) bool {
 // gitLink.
 func (p *Prepared) linkOfCwd() (l gitLink) {
 	err := p.asUser(func() (err error) {
-		if top := gitTop(p.Options.Cwd); top != "" && p.Plan.Shows(top) {
+		if top := gitTop(p.Options.Cwd); top != "" && p.Whole.Shows(top) {
 			l, err = p.home.gitLink(top)
 		}
 		return err
@@ -227,7 +227,7 @@ func (p *Prepared) gitHint() []string {
 		return nil
 	}
 	l := p.linkOfCwd()
-	if l == (gitLink{}) || p.Plan.Shows(l.common) {
+	if l == (gitLink{}) || p.Whole.Shows(l.common) {
 		return nil
 	}
 	what, flags := "submodule", "--preset git"

@@ -25,7 +25,7 @@ func (p *Prepared) remotePort(name string) uint16 {
 	if l := p.linkOfCwd(); l != (gitLink{}) {
 		config = filepath.Join(l.common, "config")
 	}
-	if !p.Plan.Shows(config) {
+	if !p.Whole.Shows(config) {
 		return 0
 	}
 	text := ""

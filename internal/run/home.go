@@ -11,6 +11,7 @@
 //	boundaries.json               this host's hard blocks, published and signed by the control plane
 //	journal.jsonl                 what the control plane has not taken into the log yet
 //	written                       what runs without an agent could write
+//	projects                      where runs had something to guard below their write grants
 //	gitlinks                      checkouts and the git directories that were granted with them
 //	accepted                      what proposals of repositories the person accepted
 //	placeholders                  what stands at denied paths of the host for runs, until they end
@@ -24,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 	"time"
 
 	"bourn"
@@ -70,7 +72,10 @@ func (h *Home) base(name bourn.AgentName) string {
 // Make makes $BOURN_HOME where it is missing. Its parent must exist: bourn makes nobody's
 // home.
 func (h *Home) Make() error {
-	err := os.Mkdir(h.Dir, 0o700)
+	err := ownWay(h.Dir, os.Geteuid())
+	if err == nil {
+		err = os.Mkdir(h.Dir, 0o700)
+	}
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		info, statErr := os.Stat(h.Dir)
 		switch {
@@ -93,6 +98,48 @@ func (h *Home) own() bool {
 	o, err := survey.Stat(h.Dir)
 	return err == nil && int(o.Uid) == os.Geteuid() && o.Mode&0o022 == 0
 }
+
+// ownWay returns an error if a user other than root and uid can replace a directory above a
+// path: whoever can puts another $BOURN_HOME in its place, with profiles of theirs. A group
+// may write there, as users' own groups do, and anybody in a sticky directory, where what
+// is another's stays. The path itself need not exist.
+func ownWay(at string, uid int) error {
+	real, err := filepath.EvalSymlinks(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		real, err = filepath.EvalSymlinks(filepath.Dir(at))
+		real = filepath.Join(real, filepath.Base(at))
+	}
+	if err != nil {
+		return err
+	}
+	for _, way := range []string{at, real} { // a link on the way is its owner's to change
+		for dir := filepath.Dir(way); ; dir = filepath.Dir(dir) {
+			o, err := survey.Stat(dir + "/.")
+			switch {
+			case err != nil:
+				return err
+			case int(o.Uid) != 0 && int(o.Uid) != uid && !unmapped(int(o.Uid)):
+				return fmt.Errorf("%s belongs to the user with the ID %d, who can put another in its place", dir, o.Uid)
+			case o.Mode&0o002 != 0 && o.Mode&0o1000 == 0:
+				return fmt.Errorf("everybody can write in %s, and put another in its place", dir)
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// unmapped reports whether a user ID stands for all that have none in this user namespace
+// (user_namespaces(7)), among them perhaps the host's root.
+func unmapped(uid int) bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295" && uid == overflowUID
+}
+
+// overflowUID is what owners without an ID look like (kernel.overflowuid).
+const overflowUID = 65534
 
 // ProfilePath is where the profile of an agent stands.
 func (h *Home) ProfilePath(name bourn.AgentName) string {

@@ -12,6 +12,7 @@ import (
 	"bourn"
 	"bourn/internal/policy"
 	"bourn/internal/profile"
+	"bourn/internal/sandbox/survey"
 )
 
 // A ClaudeSettings names a settings file of Claude Code that an agent is to be made of.
@@ -31,7 +32,9 @@ type Import struct {
 	Taken   []Taken         `json:"taken"`
 	Default []Reasoned      `json:"default"` // what every run keeps by itself
 	Not     []Reasoned      `json:"not_expressed"`
-	Text    []byte          `json:"-"` // of the profile
+	Digest  string          `json:"digest"` // SHA-256 of the settings that were read, in hex
+	Own     bool            `json:"-"`      // they are the person's own, for all projects
+	Text    []byte          `json:"-"`      // of the profile
 }
 
 // Taken is a rule with the lines of the profile that keep it.
@@ -88,6 +91,7 @@ func (h *Home) ImportClaude(s ClaudeSettings) (*Import, error) {
 		return nil, err
 	}
 	out := &Import{Agent: im.agent, Profile: h.ProfilePath(im.agent), Project: im.at.project, Text: text,
+		Digest: digest(src), Own: h.ownSettings(at),
 		Taken: []Taken{}, Default: []Reasoned{}, Not: []Reasoned{}}
 	for _, c := range im.claims {
 		switch c.fate {
@@ -100,6 +104,22 @@ func (h *Home) ImportClaude(s ClaudeSettings) (*Import, error) {
 		}
 	}
 	return out, nil
+}
+
+// ownSettings reports whether a settings file is the person's own: it is guarded wherever a
+// run could write it, and no repository brings it. One to which a link leads may be.
+func (h *Home) ownSettings(at string) bool {
+	dir := filepath.Join(h.Person, ".claude")
+	r, err := survey.Resolve(at)
+	return err == nil && r.Real == at && (at == filepath.Join(dir, "settings.json") || at == filepath.Join(dir, "settings.local.json"))
+}
+
+// CanCreate returns ErrConflict if there is an agent of a name.
+func (h *Home) CanCreate(name bourn.AgentName) error {
+	if exists(h.agent(name)) {
+		return h.taken(name)
+	}
+	return nil
 }
 
 // CreateImported makes the agent. One of that name is ErrConflict.

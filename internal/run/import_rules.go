@@ -344,7 +344,8 @@ func (im *importer) credential(where string, k jsonKey) error {
 	return nil
 }
 
-// variable makes a claim of a variable. Its value is not shown: it may be a key.
+// variable makes a claim of a variable. Its value is not shown, since it may be a key, but
+// where it is an address: what is sent there would be another's.
 func (im *importer) variable(where string, k jsonKey) error {
 	if err := im.file.want(k.value, where, jsonText); err != nil {
 		return err
@@ -362,6 +363,47 @@ func (im *importer) setEnv(c *claim) {
 	}
 	im.env = append(im.env, v)
 	c.fate, c.say = importTaken, "env.set: "+v.Name
+	if at := addressIn(v); at != "" {
+		c.say += "=" + at
+	}
+}
+
+// addressNames end the names of variables that hold addresses, with a scheme or without.
+var addressNames = []string{"URL", "URI", "PROXY", "HOST", "ENDPOINT", "ADDR", "ADDRESS", "SERVER", "ORIGIN"}
+
+// addressIn returns what a variable holds of an address, without a name and password in it
+// nor what it asks for there, or "".
+func addressIn(v profile.EnvVar) string {
+	scheme, rest, ok := strings.Cut(v.Value, "://")
+	name := strings.ToUpper(v.Name)
+	switch {
+	case ok:
+		scheme += "://"
+	case slices.ContainsFunc(addressNames, func(end string) bool { return strings.HasSuffix(name, end) }):
+		scheme, rest = "", v.Value
+	default:
+		return ""
+	}
+	rest, _, more := cutAny(rest, "?#")
+	end := strings.IndexAny(rest, `/\`)
+	if end < 0 {
+		end = len(rest)
+	}
+	if at := strings.LastIndex(rest[:end], "@"); at >= 0 {
+		rest = "…" + rest[at:]
+	}
+	if more {
+		rest += "?…"
+	}
+	return scheme + rest
+}
+
+// cutAny is strings.Cut round the first of some characters.
+func cutAny(s, chars string) (before, after string, found bool) {
+	if i := strings.IndexAny(s, chars); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
 }
 
 func (im *importer) noEnv(c *claim) {

@@ -44,12 +44,17 @@ func (h *Home) noteChange(agent bourn.AgentName, what, target string, text []byt
 func (c Change) said() string {
 	var parts []string
 	for _, e := range c.Added {
-		parts = append(parts, "+"+string(e.List)+" "+e.Path)
+		parts = append(parts, "+"+string(e.List)+" "+e.said())
 	}
 	for _, e := range c.Removed {
-		parts = append(parts, "-"+string(e.List)+" "+e.Path)
+		parts = append(parts, "-"+string(e.List)+" "+e.said())
 	}
 	return strings.Join(parts, ", ")
+}
+
+// said is an entry in a few words.
+func (e Entry) said() string {
+	return strings.TrimRight(e.Path+" "+e.Policy+" "+e.Tier, " ")
 }
 
 // noted is what the journal has of a run.

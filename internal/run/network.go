@@ -7,75 +7,28 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"bourn/internal/egress"
 	"bourn/internal/policy"
 )
 
-// A Refusal is something that was refused during a run, with how often it was.
-type Refusal struct {
-	Operation policy.Operation `json:"operation"`
-	Target    string           `json:"target"`
-	Reason    string           `json:"reason"`
-	Count     int              `json:"count"`
-	Grant     string           `json:"grant,omitempty"` // the command that would mend it
-}
-
-// maxRefusals bounds what a run can make its launcher keep, for connections and for files.
-const maxRefusals = 500
-
-// refusals gathers them from several goroutines.
-type refusals struct {
-	mu   sync.Mutex
-	all  []Refusal
-	at   map[[3]string]int
-	kept map[bool]int // of connections, and of files
-	more int          // further ones that were not kept
-}
-
-// add keeps a refusal, once. Grant is asked for the command that would mend it.
-func (r *refusals) add(op policy.Operation, target, reason string, grant func() string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := [3]string{string(op), target, reason}
-	if i, ok := r.at[key]; ok {
-		r.all[i].Count++
-		return
-	}
-	files := op != policy.OpConnect
-	if r.kept[files] == maxRefusals {
-		r.more++
-		return
-	}
-	if r.kept == nil {
-		r.kept = map[bool]int{}
-	}
-	r.kept[files]++
-	if r.at == nil {
-		r.at = map[[3]string]int{}
-	}
-	r.at[key] = len(r.all)
-	r.all = append(r.all, Refusal{op, target, reason, 1, grant()})
-}
-
-// list returns what was kept, and how many refusals were not.
-func (r *refusals) list() (all []Refusal, more int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.all, r.more
-}
-
 // serveNetwork serves the listeners that plan.Listen lists.
 func (r *runner) serveNetwork(files []*os.File) error {
+	served, err := r.serveListeners(r.Plan, files)
+	r.egress = served
+	return err
+}
+
+// serveListeners serves what a plan lists, on listeners inside.
+func (r *runner) serveListeners(plan *policy.Plan, files []*os.File) (*egress.Server, error) {
 	var ls egress.Listeners
 	var failed error
 	for i, f := range files {
 		if f == nil {
 			continue
 		}
-		use := r.Plan.Listen[i].Use
+		use := plan.Listen[i].Use
 		if use == policy.ListenNames {
 			c, err := net.FilePacketConn(f)
 			ls.Names, failed = c, errors.Join(failed, err)
@@ -101,10 +54,9 @@ func (r *runner) serveNetwork(files []*os.File) error {
 		if ls.Names != nil {
 			ls.Names.Close()
 		}
-		return failed
+		return nil, failed
 	}
-	r.egress = egress.Serve(egress.Config{Network: &r.Plan.Network, Refused: r.hostRefused, Unresolved: r.unresolved.add}, ls)
-	return nil
+	return egress.Serve(egress.Config{Network: &plan.Network, Refused: r.hostRefused, Unresolved: r.unresolved.add}, ls), nil
 }
 
 // hostRefused keeps a refusal of the network.

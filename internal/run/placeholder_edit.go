@@ -22,7 +22,7 @@ func (e *editing) addDeny(entry denial) error {
 	}
 	e.src = out
 	if changed {
-		e.change.Added = append(e.change.Added, Entry{profile.DenyList, entry.text})
+		e.change.Added = append(e.change.Added, Entry{List: profile.DenyList, Path: entry.text})
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ type placing struct {
 // placehold makes the placeholders of the plan, or shares those of other runs, and ties the
 // masks to them. After an error nothing may start.
 func (r *runner) placehold() error {
-	if len(r.Plan.Placeholders) == 0 {
+	if len(r.Whole.Placeholders) == 0 {
 		return nil
 	}
 	r.placed = true // whatever of it succeeds
@@ -101,7 +101,7 @@ func (r *runner) placehold() error {
 // shares what is there of other runs. It reports whether anything is to be made.
 func (w *placing) next() (more bool, err error) {
 	w.new = nil
-	for _, p := range w.runner.Plan.Placeholders {
+	for _, p := range w.runner.Whole.Placeholders {
 		if !utf8.ValidString(p.Path) {
 			return false, cannotPlace(p.Path, errors.New("its name is not UTF-8"))
 		}
@@ -220,15 +220,15 @@ func (a *artefact) place(in *placeholder.Dir) error {
 
 // tie names to each mask of a placeholder the object that must be under it.
 func (w *placing) tie() error {
-	for _, p := range w.runner.Plan.Placeholders {
+	for _, p := range w.runner.Whole.Placeholders {
 		i := slices.IndexFunc(w.ledger.Artefacts, func(a artefact) bool {
 			return a.Path == p.Path && !a.Dir && slices.Contains(a.Sharers, w.run)
 		})
 		if i < 0 {
 			return cannotPlace(p.Path, fs.ErrExist)
 		}
-		for k := range w.runner.Plan.Masks {
-			if m := &w.runner.Plan.Masks[k]; m.Path == p.Path {
+		for k := range w.runner.Whole.Masks {
+			if m := &w.runner.Whole.Masks[k]; m.Path == p.Path {
 				m.Object = w.ledger.Artefacts[i].Object
 			}
 		}

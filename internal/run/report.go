@@ -48,5 +48,5 @@ func (h *Home) Listed(name bourn.AgentName, cwd string) (Report, error) {
 	if unreadable != nil {
 		state.State = policy.StateUnknown
 	}
-	return Report{Agent: name, Sandbox: state, Items: policy.AsRecorded(p.Plan.Items)}, nil
+	return Report{Agent: name, Sandbox: state, Items: policy.AsRecorded(p.Items)}, nil
 }

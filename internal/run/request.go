@@ -42,7 +42,11 @@ type Options struct {
 type Prepared struct {
 	Options Options
 	Request *policy.Request
-	Plan    *policy.Plan
+	Plan    *policy.Plan // of the command
+	// Whole is the plan of everything that is granted: Plan itself, but with tools.only what
+	// the run's actor is under. Items are both as one.
+	Whole   *policy.Plan
+	Items   []policy.Item
 	Profile *profile.Profile // nil without an agent
 	Digest  string           // of the profile's bytes, SHA-256 in hex
 	// Boundaries is the version of the hard blocks that it keeps, 0 for none.
@@ -61,8 +65,11 @@ type Prepared struct {
 	links    []gitLink                // checkouts whose repository is granted with them
 	believed func() ([]string, error) // the lines of those that were granted so before
 	written  []string                 // what earlier runs could write
+	projects []string                 // where they had something to guard
 	others   func() []string          // that, and what other agents may
 	denied   map[denyKey]bool         // what Request.Denies holds
+
+	actorOnly bool // its command is the actor: it has no tools to ask for
 }
 
 // A denyKey is what makes two denies the same.
@@ -90,7 +97,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 		return nil, err
 	}
 	err = p.gather(sandbox.Options{
-		Toolchains: h.toolchains(), Programs: h.programs(p.Request.Command, o.Cwd), LiveWrites: h.liveWrites, OtherWrites: p.others, Remembered: remembered})
+		Toolchains: h.toolchains(), Programs: h.programs(p.Request.Command, o.Cwd), LiveWrites: h.liveWrites, OtherWrites: p.others, Remembered: remembered, Projects: p.projects})
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +108,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 		return nil, err
 	}
 	p.alias()
-	p.Plan = policy.Compile(p.Request)
+	p.compile()
 	return p, nil
 }
 
@@ -112,6 +119,9 @@ func (p *Prepared) begin() error {
 	p.believed = sync.OnceValues(h.gitLinks)
 	var err error
 	if p.written, err = h.written(); err != nil {
+		return err
+	}
+	if p.projects, err = h.projects(); err != nil {
 		return err
 	}
 	if o.Agent != "" {
@@ -189,6 +199,7 @@ func (p *Prepared) fromProfile() {
 		p.deny(p.home.deny(d))
 	}
 	p.network(prof)
+	p.tools(prof)
 	r.Exec = policy.ExecMode(prof.Processes.Mode)
 	r.Limits = policy.Limits(prof.Limits)
 	r.Advisory, r.Nested = !prof.Sandbox.FailClosed, prof.Sandbox.Nested

@@ -30,7 +30,7 @@ type Outcome struct {
 	Sandbox policy.Sandbox
 	Notes   []string // what a person should know, in order
 	// Refusals are the distinct things that were refused, in the order in which they were
-	// first seen.
+	// first seen. Of many those come first that lead into the host's own network.
 	Refusals []Refusal
 	NotKept  int // further ones, which a run made too many of
 }
@@ -87,6 +87,13 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 		return Outcome{}, err
 	}
 	gate := newGate(p.Plan, r.report, p.judgeName)
+	actor := newActor(r)
+	if !p.actorOnly {
+		gate.tools = actor.tools
+	}
+	if p.Whole != p.Plan {
+		gate.whole = p.Whole
+	}
 	handed = true
 	result, err := launch.Run(launch.Config{
 		Child: s.Child, Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
@@ -101,6 +108,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	if errors.Is(err, bourn.ErrWeakHost) && p.Request.Advisory && !probe && p.home.user == nil {
 		result, err = r.advisory(s, err)
 	}
+	actor.stop()
 	if r.egress != nil {
 		r.egress.Close()
 	}
@@ -146,7 +154,7 @@ func (r *runner) claim() error {
 	if err := r.home.ownHome(r.Options.Agent); err != nil {
 		return err
 	}
-	return r.home.makePlaces(r.Options.Agent, r.Plan)
+	return r.home.makePlaces(r.Options.Agent, r.Whole)
 }
 
 func (r *runner) release() {
@@ -157,8 +165,8 @@ func (r *runner) release() {
 }
 
 func (r *runner) report() Report {
-	return Report{Agent: r.Options.Agent, Run: r.id, Sandbox: r.sandbox, Items: r.Plan.Items,
-		Generation: policy.Generation(r.sandbox, r.Plan.Items)}
+	return Report{Agent: r.Options.Agent, Run: r.id, Sandbox: r.sandbox, Items: r.Items,
+		Generation: policy.Generation(r.sandbox, r.Items)}
 }
 
 // prepare writes the run's record beside its place, while the child builds its root, and
@@ -186,7 +194,7 @@ func (r *runner) prepare(pid int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	r.denied = memories(r.Request, r.Plan)
+	r.denied = memories(r.Request, r.Whole)
 	return json.MarshalIndent(rep, "", "  ")
 }
 
@@ -202,6 +210,9 @@ func (r *runner) sealed(int, int) error {
 		return err
 	}
 	if err := r.home.keepWritten(r.written, r.kept.Writes); err != nil {
+		return err
+	}
+	if err := r.home.keepProjects(r.projects, r.Request); err != nil {
 		return err
 	}
 	r.release()
@@ -225,7 +236,7 @@ func (r *runner) keepMemory() error {
 		defer unlock()
 		r.home.removeStale("")
 	}
-	return r.home.remember(r.Options.Agent, r.denied, r.Request, r.Plan)
+	return r.home.remember(r.Options.Agent, r.denied, r.Request, r.Whole)
 }
 
 // prune begins to remove the oldest records, while the command starts.
@@ -270,7 +281,7 @@ func (r *runner) notes() []string {
 		}
 	}
 	// First what a person must look at: the run decides how many of the others there are.
-	for _, l := range r.Plan.Late {
+	for _, l := range r.Whole.Late {
 		changed, made := sandbox.Changed(l)
 		late(l, changed, made)
 	}
@@ -318,8 +329,8 @@ func (r *runner) advisory(s Streams, cause error) (launch.Result, error) {
 	}
 	r.sandbox = policy.Sandbox{State: policy.StateAdvisory}
 	r.Plan.DropProxy()
-	for i := range r.Plan.Items {
-		it := &r.Plan.Items[i]
+	for i := range r.Items {
+		it := &r.Items[i]
 		if it.Kind != policy.KindEnv && it.Fate == policy.Enforced {
 			it.Fate, it.By, it.Caveat = policy.Dropped, nil, ""
 			it.Reason = "running without a kernel sandbox"

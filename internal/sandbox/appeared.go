@@ -18,8 +18,8 @@ import (
 // are those that were not looked through, and were when the run began.
 func Appeared(req *policy.Request) (out []policy.Late, missed []string) {
 	now := *req
-	now.Guarded, now.Unsearched = nil, nil
-	g := gatherer{req: &now}
+	now.Guarded, now.Unsearched, now.Hollow = nil, nil, nil
+	g := gatherer{req: &now, opt: Options{Projects: Projects(req)}}
 	for _, gr := range now.Grants {
 		if gr.Exists && now.Refused(gr) == "" && gr.Kind != policy.KindUnix {
 			g.roots = append(g.roots, gr.Real)
@@ -27,11 +27,22 @@ func Appeared(req *policy.Request) (out []policy.Late, missed []string) {
 	}
 	g.projects()
 	a := appearance{before: req, known: map[string]bool{}, subs: g.subs}
+	if a.subs == nil {
+		a.subs = map[string]bool{}
+	}
+	for _, dir := range g.opt.Projects {
+		a.subs[dir] = true
+	}
 	for _, o := range req.Guarded {
 		a.known[o.Path] = true
 	}
 	for _, o := range now.Guarded {
 		a.add(o)
+	}
+	for _, dir := range now.Hollow {
+		if !a.closed(dir) && !slices.Contains(req.Hollow, dir) {
+			a.report(dir, "git takes it for the repository of a submodule, and makes one of it")
+		}
 	}
 	a.indexes(&now)
 	missed = slices.DeleteFunc(now.Unsearched, func(dir string) bool { return slices.Contains(req.Unsearched, dir) })
@@ -42,7 +53,7 @@ func Appeared(req *policy.Request) (out []policy.Late, missed []string) {
 type appearance struct {
 	before *policy.Request
 	known  map[string]bool // guarded at the start, or looked for then
-	subs   map[string]bool // what indexes name
+	subs   map[string]bool // what was looked for wherever it is: what indexes name, known projects
 	out    []policy.Late
 }
 

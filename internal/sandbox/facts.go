@@ -40,6 +40,9 @@ type Options struct {
 	Reach func(path string, read bool) bool
 	// Remembered are the objects that earlier runs denied, by deny pattern.
 	Remembered []Remembered
+	// Projects are directories in which earlier runs found what they guarded: there it is
+	// looked for whatever else there is, see [Projects].
+	Projects []string
 }
 
 // Remembered is an object that an earlier run denied.

@@ -222,6 +222,7 @@ func (w *guarder) repository(git string) {
 	}
 	w.modules(path.Join(modules, "modules"), moduleLevels)
 	w.worktrees(git)
+	w.unstarted(git)
 }
 
 func (w *guarder) modules(dir string, levels int) {
@@ -232,9 +233,12 @@ func (w *guarder) modules(dir string, levels int) {
 		// Less than a whole repository is enough here: git makes one of it.
 		if has(d, "HEAD") || has(d, "config") || has(d, "hooks") {
 			w.repository(d)
-		} else {
-			w.modules(d, levels-1)
+			continue
 		}
+		if len(subdirs(d)) == 0 {
+			w.req.Hollow = append(w.req.Hollow, d)
+		}
+		w.modules(d, levels-1)
 	}
 }
 
@@ -306,6 +310,11 @@ func (w *guarder) nested() {
 		below[dir] = projectDirs(dir)
 	}
 	slices.SortStableFunc(near, func(a, b string) int { return len(below[a]) - len(below[b]) })
+	for _, dir := range w.opt.Projects { // whatever stands before them by now
+		if dir != w.root && policy.Under(dir, w.root) {
+			w.look(dir)
+		}
+	}
 	left := nestedDirs
 	var missed []string
 	for _, dir := range near {

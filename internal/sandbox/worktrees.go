@@ -30,6 +30,20 @@ func (w *guarder) linked(git, own string) {
 	w.guard(path.Join(own, "gitdir"), false, "it says whose worktree this is", w.between(own)...)
 }
 
+// unstarted looks for a rebase, or the like, that is not there and may be when the run ends:
+// git on the host goes on with it, and runs the commands in its list. One that is there is
+// the checkout's work.
+func (w *guarder) unstarted(git string) {
+	for _, name := range mainUnstarted {
+		at := path.Join(git, name)
+		if has(git, name) || slices.ContainsFunc(w.req.Guarded, func(o policy.Guarded) bool { return o.Path == at }) {
+			continue
+		}
+		w.req.Guarded = append(w.req.Guarded, policy.Guarded{Place: w.absent(at), Link: true,
+			Reason: "git goes on with it on the host (rebase --continue), and runs the commands that it lists"})
+	}
+}
+
 // quiet guards what the host replaces in its ordinary work.
 func (w *guarder) quiet(at, reason string, pins ...string) {
 	n := len(w.req.Guarded)
@@ -47,6 +61,7 @@ func (w *guarder) worktrees(git string) {
 		top, ok := checkoutOf(entry)
 		if entry == w.own || !ok && w.own == "" || ok && w.writes(top) {
 			w.entries(entry, row.Entries, row.Reason, false, w.between(entry)...)
+			w.unstarted(entry)
 			continue
 		}
 		w.quiet(entry, "it is another worktree's", w.between(entry)...)

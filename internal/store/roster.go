@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A MemberID names a member. Its zero value names none.
@@ -58,7 +59,7 @@ type Member struct {
 // PutMember writes a member to both databases. Removing one ends all of its sessions.
 // The record comes first: what was cut short between the two is mended by SyncRoster.
 func (s *Store) PutMember(ctx context.Context, m Member) error {
-	for _, pool := range []querying{s.issuer, s.control} {
+	for _, pool := range []*pgxpool.Pool{s.issuer, s.control} {
 		if err := putMember(ctx, pool, m); err != nil {
 			return fmt.Errorf("cannot write the member %q: %w", bourn.Printable(m.Name), err)
 		}
@@ -66,29 +67,20 @@ func (s *Store) PutMember(ctx context.Context, m Member) error {
 	return nil
 }
 
-// querying is what the small statements here need of a pool.
-type querying interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-func putMember(ctx context.Context, pool querying, m Member) error {
+func putMember(ctx context.Context, pool *pgxpool.Pool, m Member) error {
 	var uid *int64
 	if m.UID != nil {
 		n := int64(*m.UID)
 		uid = &n
 	}
-	rows, err := pool.Query(ctx, "select auth.put_member($1, $2, $3, $4, $5)::text", m.ID, m.Name, m.Administrator, uid, m.Removed)
-	if err == nil {
-		rows.Close()
-		err = rows.Err()
-	}
+	_, err := pool.Exec(ctx, "select auth.put_member($1, $2, $3, $4, $5)", m.ID, m.Name, m.Administrator, uid, m.Removed)
 	return classify(err)
 }
 
 // Roster returns the members, removed ones too, oldest first.
 func (s *Store) Roster(ctx context.Context) ([]Member, error) { return roster(ctx, s.issuer) }
 
-func roster(ctx context.Context, pool querying) ([]Member, error) {
+func roster(ctx context.Context, pool *pgxpool.Pool) ([]Member, error) {
 	rows, err := pool.Query(ctx, "select id, name, administrator, os_uid, removed from auth.roster()")
 	if err != nil {
 		return nil, classify(err)

@@ -76,6 +76,13 @@ func (s *Store) Close() {
 	}
 }
 
+// Reset lets go of every connection: of a server that has ended, each would fail once.
+func (s *Store) Reset() {
+	for _, p := range []*pgxpool.Pool{s.Control.pool, s.Records.pool, s.issuer, s.control} {
+		p.Reset()
+	}
+}
+
 // Ping tells whether both databases answer.
 func (s *Store) Ping(ctx context.Context) error {
 	return classify(errors.Join(s.control.Ping(ctx), s.issuer.Ping(ctx)))

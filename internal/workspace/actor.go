@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -12,45 +13,59 @@ import (
 	"bourn/internal/review"
 )
 
-// An Actor performs requests. It is to run under a seal, as the person.
+// An Actor performs requests. It is to run under a seal, as the person, in a process that
+// does nothing else: it adopts and ends what its commands leave behind, and every child that
+// it does not know counts as that.
 type Actor struct {
-	Version string
-	Cwd     string   // absolute: what relative paths begin in
-	Home    string   // what ~ stands for in rules
-	Env     []string // of what is executed
-	Spill   string   // a directory for output that is too long to answer with; empty for none
+	Version  string
+	Cwd      string   // absolute: what relative paths begin in
+	Home     string   // what ~ stands for, in rules and in paths; empty where that is an error
+	FoldCase bool     // the file system does not tell upper from lower case
+	Env      []string // of what is executed
+	Spill    string   // a directory for output that is too long to answer with; empty for none
+
+	family family
 }
 
 // maxCalls is how many calls an actor performs at once; more wait.
 const maxCalls = 32
 
-// Serve performs what comes in on conn until it is closed, then ends everything that it
-// started. It returns nil when its owner has gone.
-func (a *Actor) Serve(ctx context.Context, conn io.ReadWriter) error {
+// Serve performs what comes in on conn until that is closed, then ends everything that it
+// started and closes its own side. It returns nil when its owner has gone, and an error when
+// the owner does not keep to the protocol.
+func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	s := &serving{actor: a, channel: newChannel(conn), rules: review.Invalid(errors.New("no rules were forwarded")),
-		running: map[uint64]context.CancelFunc{}, slots: make(chan struct{}, maxCalls)}
+		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls)}
+	a.family.adopt()
+	defer a.family.end()
 	defer s.all.Wait()
+	defer conn.Close() // before waiting: a call may be sending to who no longer reads
 	defer cancel()
-	if err := s.channel.send(message{Hello: &hello{Protocol: Protocol, Version: a.Version, Pid: os.Getpid(), Cwd: a.Cwd}}); err != nil {
-		return err
+	// Who ends ctx ends the waiting for the next message.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if err := s.channel.send(message{Hello: &hello{Protocol: Protocol, Version: a.Version, Pid: os.Getpid(), Cwd: a.Cwd, Home: a.Home}}); err != nil {
+		return fmt.Errorf("%w: the owner cannot be greeted: %w", bourn.ErrUnavailable, err)
 	}
 	for {
 		m, err := s.channel.receive()
-		if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
-			return nil
+		if errors.Is(err, bourn.ErrInvalid) {
+			return err
 		}
 		if err != nil {
-			return err
+			return nil
 		}
 		switch {
 		case m.Rules != nil:
 			s.setRules(m.Rules.Document)
 		case m.Call != nil:
+			m.Call.Request.Content = m.blob
 			s.start(ctx, m.ID, *m.Call)
 		case m.Cancel:
 			s.cancel(m.ID)
+		case m.Taken:
+			s.taken(m.ID)
 		}
 	}
 }
@@ -64,13 +79,24 @@ type serving struct {
 
 	mu      sync.Mutex
 	rules   *review.Compiled
-	running map[uint64]context.CancelFunc
+	running map[uint64]*running
+}
+
+// running is a call that is being performed.
+type running struct {
+	cancel context.CancelFunc
+	window chan struct{} // holds what may still be sent
+}
+
+// base is what paths in rules are relative to, on both sides of a channel.
+func (a *Actor) base() review.Base {
+	return review.Base{Root: a.Cwd, Home: a.Home, FoldCase: a.FoldCase}
 }
 
 // setRules compiles what the owner forwarded. What cannot be read denies every change.
 func (s *serving) setRules(document []byte) {
 	compiled := review.Invalid(errors.New("the forwarded rules could not be read"))
-	if base := (review.Base{Root: s.actor.Cwd, Home: s.actor.Home}); len(document) > 0 {
+	if base := s.actor.base(); len(document) > 0 {
 		if b, problems := review.Parse(document, base); len(problems) == 0 {
 			if c, err := review.Compile(b, base); err == nil {
 				compiled = c
@@ -83,56 +109,96 @@ func (s *serving) setRules(document []byte) {
 }
 
 // start performs a call beside the others. The rules that hold are those that were
-// forwarded before it.
+// forwarded before it. An id that is in use belongs to the call that came first.
 func (s *serving) start(ctx context.Context, id uint64, c call) {
 	s.mu.Lock()
 	rules := s.rules
 	if _, twice := s.running[id]; twice {
 		s.mu.Unlock()
-		return // the first will answer
+		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s.running[id] = cancel
+	r := &running{cancel: cancel, window: make(chan struct{}, window)}
+	for range window {
+		r.window <- struct{}{}
+	}
+	s.running[id] = r
 	s.mu.Unlock()
 	s.all.Go(func() {
-		defer s.cancel(id)
-		defer cancel()
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-		case <-ctx.Done():
-			s.answer(id, nil, cancelled)
-			return
-		}
-		w := &work{actor: s.actor, rules: rules, review: c.Review, request: c.Request,
-			chunk: func(b []byte) error { return s.channel.send(message{ID: id, Chunk: b}) }}
-		result, err := w.perform(ctx)
+		result, err := s.perform(ctx, r, rules, id, c)
+		// Its id is free again before the owner can know.
+		s.mu.Lock()
+		delete(s.running, id)
+		s.mu.Unlock()
+		cancel()
 		s.answer(id, result, err)
 	})
+}
+
+func (s *serving) perform(ctx context.Context, r *running, rules *review.Compiled, id uint64, c call) (result any, err error) {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return nil, cancelled
+	}
+	defer func() {
+		// A call is the agent's to choose: one that meets a defect is not to end the others.
+		if p := recover(); p != nil {
+			result, err = nil, &Problem{Code: bourn.CodeInternal, Reason: "operation_failed", Text: fmt.Sprintf("a defect of bourn: %v", p)}
+		}
+	}()
+	w := &work{actor: s.actor, rules: rules, review: c.Review, request: c.Request}
+	if c.Chunks {
+		w.chunk = func(b []byte) {
+			select {
+			case <-r.window:
+				_ = s.channel.send(message{ID: id, Chunk: true, blob: b})
+			case <-ctx.Done():
+			}
+		}
+	}
+	return w.perform(ctx)
 }
 
 var cancelled = &Problem{Code: bourn.CodeUnavailable, Reason: "cancelled", Text: "the call was cancelled"}
 
 func (s *serving) cancel(id uint64) {
 	s.mu.Lock()
-	cancel := s.running[id]
-	delete(s.running, id)
+	r := s.running[id]
 	s.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	if r != nil {
+		r.cancel()
+	}
+}
+
+// taken lets a call send one more chunk.
+func (s *serving) taken(id uint64) {
+	s.mu.Lock()
+	r := s.running[id]
+	s.mu.Unlock()
+	if r == nil {
+		return
+	}
+	select {
+	case r.window <- struct{}{}:
+	default: // more than were sent
 	}
 }
 
 // answer sends what came of a call. One that is too long to be sent is a problem.
 func (s *serving) answer(id uint64, result any, err error) {
-	d := done{}
+	m := message{ID: id, Done: &done{}}
+	if from, ok := result.(interface{ detach() (any, []byte) }); ok {
+		result, m.blob = from.detach()
+	}
 	if err == nil {
-		d.Result, err = json.Marshal(result)
+		m.Done.Result, err = json.Marshal(result)
 	}
 	if err != nil {
-		d = done{Problem: problemOf(err)}
+		m = message{ID: id, Done: &done{Problem: problemOf(err)}}
 	}
-	if err := s.channel.send(message{ID: id, Done: &d}); err != nil && bourn.CodeOf(err) == bourn.CodeInvalid {
+	if err := s.channel.send(m); err != nil && bourn.CodeOf(err) == bourn.CodeInvalid {
 		_ = s.channel.send(message{ID: id, Done: &done{Problem: &Problem{Code: bourn.CodeInvalid, Reason: "too_large", Text: "the answer is too long", Hint: "ask for less"}}})
 	}
 }
@@ -143,7 +209,7 @@ func problemOf(err error) *Problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	return &Problem{Code: bourn.CodeOf(err), Reason: reasonOf(err), Text: err.Error(), Hint: bourn.HintOf(err)}
+	return &Problem{Code: bourn.CodeOf(err), Reason: "operation_failed", Text: err.Error(), Hint: bourn.HintOf(err)}
 }
 
 // work is one call being performed.
@@ -152,7 +218,7 @@ type work struct {
 	rules   *review.Compiled
 	review  Review
 	request Request
-	chunk   func([]byte) error
+	chunk   func([]byte) // nil: nobody wants any
 }
 
 // perform judges the request, and does it.
@@ -188,11 +254,18 @@ func (w *work) judge(action bourn.Action) error {
 	return &Problem{Code: bourn.CodeDenied, Reason: reason, Text: text, Hint: "ask a person; bourn boundaries test says which rule it is"}
 }
 
-// opened judges what a path turned out to be, before anything is done with it.
-func (w *work) opened(o bourn.Operation, given, resolved string) error {
-	action := bourn.Action{Tool: w.request.Tool, Tier: verbs[w.request.Verb].tier, Targets: []bourn.Target{{Operation: o, Path: given, Resolved: resolved}}}
-	if err := w.judge(action); err != nil {
-		return err
+// opened judges what a path turned out to be, before anything is done with it: as it was
+// given, made absolute, and as it was found.
+func (w *work) opened(given, resolved string, operations ...bourn.Operation) error {
+	action := bourn.Action{Tool: w.request.Tool, Tier: verbs[w.request.Verb].tier}
+	for _, o := range operations {
+		action.Targets = append(action.Targets, bourn.Target{Operation: o, Path: given, Resolved: resolved})
 	}
-	return nil
+	return w.judge(action)
 }
+
+// ruled reports whether there are rules at all that could deny a path.
+func (w *work) ruled() bool { return w.rules.Digest() != noRules() }
+
+// noRules is the digest of rules that are none.
+var noRules = sync.OnceValue(func() string { return review.NoRules().Digest() })

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
+	"time"
 
 	"bourn"
 )
@@ -21,37 +23,34 @@ type Client struct {
 	mu     sync.Mutex
 	next   uint64
 	calls  map[uint64]*waiting
-	failed error
+	failed bool
 }
 
+// waiting is a call that was sent. The reader never waits for it: there is room for every
+// chunk that may be on its way.
 type waiting struct {
-	done  chan done
-	chunk func([]byte)
+	done   chan done
+	chunks chan []byte
+	blob   []byte // of the result, set before done
 }
+
+// giveUp is how long an actor has to answer a cancelled call before it is given up whole.
+const giveUp = 5 * time.Second
 
 // errGone is what calls get when their actor has ended.
-var errGone = fmt.Errorf("%w: the actor has ended", bourn.ErrUnavailable)
+var errGone = &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: "the actor has ended"}
 
 // Dial greets the actor at the other end of conn, which the client closes.
 func Dial(ctx context.Context, conn io.ReadWriteCloser) (*Client, error) {
 	c := &Client{channel: newChannel(conn), closer: conn, calls: map[uint64]*waiting{}, ended: make(chan struct{})}
 	greeted := make(chan error, 1)
 	go func() {
-		m, err := c.channel.receive()
-		switch {
-		case err != nil:
-			err = fmt.Errorf("%w: the actor did not come up: %w", bourn.ErrUnavailable, err)
-		case m.Hello == nil || m.Hello.Protocol != Protocol:
-			err = bourn.WithHint(fmt.Errorf("%w: the actor is of another version of bourn", bourn.ErrConflict), "install bourn and bournd of one version, and start both again")
-		default:
-			c.hello = *m.Hello
-		}
+		defer close(c.ended)
+		err := c.greet()
 		greeted <- err
-		if err != nil {
-			close(c.ended)
-			return
+		if err == nil {
+			c.read()
 		}
-		c.read()
 	}()
 	select {
 	case err := <-greeted:
@@ -61,65 +60,84 @@ func Dial(ctx context.Context, conn io.ReadWriteCloser) (*Client, error) {
 		return c, nil
 	case <-ctx.Done():
 		err := conn.Close()
-		<-greeted
-		return nil, errors.Join(fmt.Errorf("%w: the actor did not come up in time", bourn.ErrUnavailable), err)
+		<-c.ended
+		return nil, errors.Join(&Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: "the actor did not come up in time"}, err)
 	}
 }
 
-// read hands out what the actor sends, until it has gone.
+func (c *Client) greet() error {
+	m, err := c.channel.receive()
+	switch {
+	case err != nil:
+		return &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: fmt.Sprintf("the actor did not come up: %v", err)}
+	case m.Hello == nil || m.Hello.Protocol != Protocol:
+		return &Problem{Code: bourn.CodeConflict, Reason: "actor_runtime_unavailable", Text: "the actor is of another version of bourn", Hint: "install bourn and bournd of one version, and start both again"}
+	}
+	c.hello = *m.Hello
+	return nil
+}
+
+// read hands out what the actor sends, until it has gone. An actor that does not keep to the
+// protocol has gone, too.
 func (c *Client) read() {
-	defer close(c.ended)
 	for {
 		m, err := c.channel.receive()
 		c.mu.Lock()
+		w := c.calls[m.ID]
+		if err == nil && m.Chunk && w != nil {
+			select {
+			case w.chunks <- m.blob:
+			default:
+				err = errors.New("more chunks than were asked for")
+			}
+		}
 		if err != nil {
-			c.failed = errGone
+			c.failed = true
 			for id, w := range c.calls {
 				delete(c.calls, id)
-				w.done <- done{Problem: &Problem{Code: bourn.CodeUnavailable, Text: "the actor has ended"}}
+				w.done <- done{Problem: errGone}
 			}
 			c.mu.Unlock()
+			_ = c.closer.Close()
 			return
 		}
-		w := c.calls[m.ID]
-		if m.Done != nil {
+		if m.Done != nil && w != nil {
 			delete(c.calls, m.ID)
+			w.blob = m.blob
+			w.done <- *m.Done
 		}
 		c.mu.Unlock()
-		switch {
-		case w == nil: // cancelled, and answered all the same
-		case m.Done != nil:
-			w.done <- *m.Done
-		case len(m.Chunk) > 0 && w.chunk != nil:
-			w.chunk(m.Chunk)
-		}
 	}
 }
 
 // SetRules forwards the hard blocks that hold for every call after this one. A nil document
 // means that they could not be read: the actor changes nothing then.
 func (c *Client) SetRules(document []byte) error {
-	if err := c.channel.send(message{Rules: &rules{Document: document}}); err != nil {
+	err := c.channel.send(message{Rules: &rules{Document: document}})
+	if err != nil && bourn.CodeOf(err) != bourn.CodeInvalid {
 		return errGone
 	}
-	return nil
+	return err
 }
 
 // Do has a request performed and reads its result into result. chunk, if not nil, gets
-// output as it comes, one piece at a time. When ctx ends the call is cancelled, and what
-// it had begun is ended before Do returns.
+// output as it comes, one piece at a time; while it does not return, what is executed
+// waits, and nobody else does. When ctx ends the call is cancelled, and what it had begun is
+// ended before Do returns.
 func (c *Client) Do(ctx context.Context, r Request, review Review, result any, chunk func([]byte)) error {
-	w := &waiting{done: make(chan done, 1), chunk: chunk}
+	w := &waiting{done: make(chan done, 1), chunks: make(chan []byte, window)}
 	c.mu.Lock()
-	if c.failed != nil {
+	if c.failed {
 		c.mu.Unlock()
-		return c.failed
+		return errGone
 	}
 	c.next++
 	id := c.next
 	c.calls[id] = w
 	c.mu.Unlock()
-	if err := c.channel.send(message{ID: id, Call: &call{r, review}}); err != nil {
+	content := r.Content
+	r.Content = nil
+	if err := c.channel.send(message{ID: id, Call: &call{r, review, chunk != nil}, blob: content}); err != nil {
 		c.mu.Lock()
 		delete(c.calls, id)
 		c.mu.Unlock()
@@ -128,15 +146,10 @@ func (c *Client) Do(ctx context.Context, r Request, review Review, result any, c
 		}
 		return errGone
 	}
-	var d done
-	select {
-	case d = <-w.done:
-	case <-ctx.Done():
-		if err := c.channel.send(message{ID: id, Cancel: true}); err != nil {
-			return errGone
-		}
-		d = <-w.done
-	}
+	// Cancelled from beside, as this one may be in chunk.
+	stop := context.AfterFunc(ctx, func() { _ = c.channel.send(message{ID: id, Cancel: true}) })
+	defer stop()
+	d := c.await(ctx, id, w, chunk)
 	if d.Problem != nil {
 		return d.Problem
 	}
@@ -146,18 +159,73 @@ func (c *Client) Do(ctx context.Context, r Request, review Review, result any, c
 	if err := json.Unmarshal(d.Result, result); err != nil {
 		return fmt.Errorf("%w: the actor's answer cannot be read: %w", bourn.ErrInternal, err)
 	}
+	if to, ok := result.(interface{ attach([]byte) }); ok {
+		to.attach(w.blob)
+	}
 	return nil
+}
+
+// await hands out chunks until the call is done.
+func (c *Client) await(ctx context.Context, id uint64, w *waiting, chunk func([]byte)) done {
+	for {
+		select {
+		case b := <-w.chunks:
+			if ctx.Err() != nil || chunk == nil {
+				continue
+			}
+			chunk(b)
+			if err := c.channel.send(message{ID: id, Taken: true}); err != nil {
+				continue // it has gone: done says so
+			}
+		case d := <-w.done:
+			for len(w.chunks) > 0 {
+				if b := <-w.chunks; ctx.Err() == nil && chunk != nil {
+					chunk(b)
+				}
+			}
+			return d
+		case <-ctx.Done():
+			return c.cancelled(w)
+		}
+	}
+}
+
+// cancelled waits for the answer to a call that was cancelled. An actor that owes it too
+// long is given up.
+func (c *Client) cancelled(w *waiting) done {
+	late := time.NewTimer(giveUp)
+	defer late.Stop()
+	for {
+		select {
+		case <-w.chunks:
+		case d := <-w.done:
+			return d
+		case <-late.C:
+			_ = c.closer.Close()
+			<-c.ended
+			return <-w.done
+		}
+	}
 }
 
 // Ended is closed when the actor has gone.
 func (c *Client) Ended() <-chan struct{} { return c.ended }
 
+// Pid is the actor's process, as it sees itself: under a seal, in a namespace of its own.
+func (c *Client) Pid() int { return c.hello.Pid }
+
 // Cwd is the directory that the actor's relative paths begin in.
 func (c *Client) Cwd() string { return c.hello.Cwd }
 
-// Close ends the actor with all that it started, and waits until it has gone.
+// Home is what ~ stands for in rules about the actor's files.
+func (c *Client) Home() string { return c.hello.Home }
+
+// Close ends the actor with all that it started, and waits until its side is closed.
 func (c *Client) Close() error {
 	err := c.closer.Close()
 	<-c.ended
+	if errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
 	return err
 }

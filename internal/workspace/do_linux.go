@@ -27,7 +27,7 @@ func (w *work) do(ctx context.Context) (any, error) {
 	case Delete:
 		return w.delete()
 	case Move:
-		return w.move()
+		return w.move(ctx)
 	case Exec:
 		return w.exec(ctx)
 	case Git:

@@ -26,5 +26,5 @@
 //
 // # Needs
 //
-// Linux 5.6 (openat2).
+// Linux, /proc mounted.
 package workspace

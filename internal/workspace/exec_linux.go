@@ -2,10 +2,14 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
-	"sync"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,173 +20,209 @@ import (
 
 // Limits of what is executed.
 const (
-	maxOutput   = 256 << 10 // bytes of each stream that are answered with
 	maxExecTime = 30 * time.Minute
-	endWithin   = 2 * time.Second // between TERM and KILL
+	endWithin   = 2 * time.Second       // between TERM and KILL, when time is up
+	cancelGrace = 50 * time.Millisecond // and when nobody waits for it any more
+	reapEvery   = time.Second
 )
 
-// ExecResult is what came of a command. Output beyond the limit is left out in the middle,
-// and whole in the file Spill where there is one.
-type ExecResult struct {
-	Status   int    `json:"status"`
-	Signal   string `json:"signal,omitempty"`
-	Stdout   []byte `json:"stdout"`
-	Stderr   []byte `json:"stderr,omitempty"`
-	LeftOut  int64  `json:"left_out,omitempty"` // bytes
-	Spill    string `json:"spill,omitempty"`
-	TimedOut bool   `json:"timed_out,omitempty"`
-	Duration int64  `json:"duration_us"`
-}
-
+// exec executes a program, or a shell's text.
 func (w *work) exec(ctx context.Context) (any, error) {
-	dir := w.request.Cwd
-	if dir == "" {
-		dir = w.actor.Cwd
-	}
-	place, resolved, err := w.resolve(dir, unix.O_DIRECTORY)
+	r := &w.request
+	p, err := w.resolve(cmpOr(r.Cwd, w.actor.Cwd), unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	defer place.Close()
-	if err := w.opened(bourn.Execute, dir, resolved); err != nil {
+	defer p.Close()
+	if err := w.opened(p.given, p.at, bourn.Execute); err != nil {
 		return nil, err
 	}
-	argv := w.request.Argv
-	if len(argv) == 0 {
-		argv = []string{"/bin/sh", "-c", w.request.Command}
+	// Programs that are named from the directory that it really is.
+	if err := w.judge(bourn.Action{Tool: r.Tool, Tier: bourn.TierWrite, Command: &bourn.Command{Text: r.Command, Argv: r.Argv, Cwd: p.at, CwdResolved: p.at}}); err != nil {
+		return nil, err
 	}
-	return w.command(ctx, argv, procPath(place), resolved)
+	env, err := environment(w.actor.Env, r.Env)
+	if err != nil {
+		return nil, err
+	}
+	pr := &program{path: "/bin/sh", argv: []string{"/bin/sh", "-c", r.Command}, env: env, dir: p, pty: r.Pty, timeout: r.Timeout}
+	if len(r.Argv) > 0 {
+		pr.argv = r.Argv
+		if pr.path, err = w.program(r.Argv[0], env, p); err != nil {
+			return nil, err
+		}
+	}
+	return w.run(ctx, pr, w.chunk)
 }
 
-// command runs a program in a process group of its own, which ends with the call.
-func (w *work) command(ctx context.Context, argv []string, dir, shown string) (*ExecResult, error) {
-	limit := w.request.Timeout
+// environment is what is executed with: the actor's own, and what was asked for.
+func environment(own, asked []string) ([]string, error) {
+	env := append([]string{}, own...)
+	for _, v := range asked {
+		name, _, ok := strings.Cut(v, "=")
+		if !ok || !isVariable(name) || strings.IndexByte(v, 0) >= 0 {
+			return nil, &Problem{Code: bourn.CodeInvalid, Reason: "invalid_env", Text: fmt.Sprintf("%q is no environment variable", bourn.Printable(name)), Hint: "as in NAME=value"}
+		}
+		env = append(env, v)
+	}
+	return env, nil
+}
+
+func isVariable(name string) bool {
+	for i, r := range name {
+		if !(r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || i > 0 && '0' <= r && r <= '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// program finds a program by its name, in the PATH that it gets, and judges what it is.
+func (w *work) program(name string, env []string, dir *place) (string, error) {
+	var candidates []string
+	if strings.Contains(name, "/") {
+		at := name
+		if !filepath.IsAbs(at) {
+			at = filepath.Join(dir.at, at)
+		}
+		candidates = []string{at}
+	} else {
+		for _, d := range filepath.SplitList(valueOf(env, "PATH")) {
+			if filepath.IsAbs(d) && name != "" {
+				candidates = append(candidates, filepath.Join(d, name))
+			}
+		}
+	}
+	for _, at := range candidates {
+		p, err := w.resolve(at, 0)
+		if err != nil {
+			continue
+		}
+		info, err := p.Stat()
+		p.Close()
+		if err != nil || !info.Mode().IsRegular() || unix.Access(at, unix.X_OK) != nil {
+			continue
+		}
+		return at, w.opened(at, p.at, bourn.Execute)
+	}
+	return "", notExecutable(name, fs.ErrNotExist)
+}
+
+func notExecutable(name string, err error) error {
+	p := &Problem{Code: bourn.CodeNotFound, Reason: "not_found", Text: fmt.Sprintf("cannot execute %q: %v", name, unwrapped(err)), Hint: "is it granted, and in PATH?"}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		p.Code, p.Reason = bourn.CodeDenied, "permission_denied"
+	case errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOEXEC):
+		p.Code, p.Reason, p.Hint = bourn.CodeInvalid, "operation_failed", ""
+	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EMFILE):
+		p.Code, p.Reason, p.Hint = bourn.CodeUnavailable, "operation_failed", "the limits of the run are reached: fewer commands at once"
+	}
+	return p
+}
+
+// valueOf is a variable's value; the last one holds.
+func valueOf(env []string, name string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(env[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// A program is what is to be executed.
+type program struct {
+	path    string
+	argv    []string
+	env     []string
+	dir     *place
+	pty     bool
+	timeout time.Duration // 0 for the actor's own
+}
+
+// run runs a program in a session of its own, which ends with the call: with all that it
+// started, in other sessions too.
+func (w *work) run(ctx context.Context, pr *program, emit func([]byte)) (*ExecResult, error) {
+	limit := pr.timeout
 	if limit <= 0 || limit > maxExecTime {
 		limit = maxExecTime
 	}
-	timed, stop := context.WithTimeout(ctx, limit)
-	defer stop()
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir = dir
-	cmd.Env = append(append([]string{}, w.actor.Env...), append(w.request.Env, "PWD="+shown)...)
+	var id [8]byte
+	rand.Read(id[:])
+	mark := hex.EncodeToString(id[:])
+	cmd := &exec.Cmd{Path: pr.path, Args: pr.argv, Dir: procPath(pr.dir.File)}
+	cmd.Env = append(append([]string{}, pr.env...), "PWD="+pr.dir.at, callVariable+"="+mark)
+	// The kernel ends it with the thread that has started it, which ends with the actor.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	out, errs := &tail{emit: w.chunk}, &tail{}
-	cmd.Stdout, cmd.Stderr = out, errs
-	// What the program leaves behind may keep its output open.
-	cmd.WaitDelay = endWithin
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return nil, &Problem{Code: bourn.CodeNotFound, Reason: "not_executable", Text: fmt.Sprintf("cannot execute %q: %v", argv[0], unwrapped(err)), Hint: "is it granted, and in PATH?"}
+	s := &streams{out: output{dir: w.actor.Spill, emit: emit}, errs: output{dir: w.actor.Spill, emit: emit}}
+	if err := s.connect(cmd, pr.pty); err != nil {
+		s.close()
+		return nil, &Problem{Code: bourn.CodeUnavailable, Reason: "operation_failed", Text: fmt.Sprintf("cannot connect the command's output: %v", unwrapped(err))}
 	}
-	ended := make(chan struct{})
-	var ending sync.WaitGroup
-	ending.Go(func() {
-		select {
-		case <-ended:
-		case <-timed.Done():
-			group(cmd.Process.Pid, unix.SIGTERM)
-			select {
-			case <-ended:
-			case <-time.After(endWithin):
-			}
-		}
-		// Also what the program started and did not wait for.
-		group(cmd.Process.Pid, unix.SIGKILL)
-	})
-	err := cmd.Wait()
-	close(ended)
-	ending.Wait()
+	began := time.Now()
+	if err := w.actor.family.start(cmd); err != nil {
+		s.close()
+		return nil, notExecutable(pr.argv[0], err)
+	}
+	s.copy()
+	timedOut, err := w.await(ctx, cmd, mark, limit)
+	w.actor.family.left(cmd.Process.Pid, mark)
+	s.finish(ctx)
+	r := &ExecResult{TimedOut: timedOut, Duration: time.Since(began).Microseconds(), Spill: s.out.finish(), SpillErr: s.errs.finish()}
 	if ctx.Err() != nil {
 		return nil, cancelled
 	}
-	r := &ExecResult{Stdout: out.bytes(), Stderr: errs.bytes(), LeftOut: out.left() + errs.left(), TimedOut: timed.Err() != nil, Duration: time.Since(began).Microseconds()}
+	r.Stdout, r.Stderr, r.LeftOut = s.out.bytes(), s.errs.bytes(), s.out.left()+s.errs.left()
+	return r, r.ended(err)
+}
+
+// ended sets how a program has ended.
+func (r *ExecResult) ended(err error) error {
 	var exit *exec.ExitError
 	switch {
-	case err == nil || errors.Is(err, exec.ErrWaitDelay):
+	case err == nil:
 	case errors.As(err, &exit):
 		r.Status = exit.ExitCode()
 		if st, ok := exit.Sys().(syscall.WaitStatus); ok && st.Signaled() {
 			r.Signal, r.Status = unix.SignalName(st.Signal()), 128+int(st.Signal())
 		}
 	default:
-		return nil, fmt.Errorf("%w: the command cannot be waited for: %w", bourn.ErrInternal, err)
+		return fmt.Errorf("%w: the command cannot be waited for: %w", bourn.ErrInternal, err)
 	}
-	return r, nil
+	return nil
 }
 
-// group signals a process group; one that has ended is none.
-func group(pid int, signal unix.Signal) { _ = unix.Kill(-pid, signal) }
-
-// A tail keeps the beginning and the end of what is written to it.
-type tail struct {
-	emit      func([]byte) error
-	head, end []byte
-	total     int64
-}
-
-// Write implements io.Writer. It takes everything, so that no program waits for a reader.
-func (t *tail) Write(p []byte) (int, error) {
-	t.total += int64(len(p))
-	if t.emit != nil {
-		_ = t.emit(p) // an owner that has gone ends the call by itself
+// await waits for a program, and ends it when its time is up or nobody waits any more.
+func (w *work) await(ctx context.Context, cmd *exec.Cmd, mark string, limit time.Duration) (timedOut bool, err error) {
+	family, leader := &w.actor.family, cmd.Process.Pid
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	every := time.NewTicker(reapEvery)
+	defer every.Stop()
+	gone := ctx.Done()
+	kill := late.C // once it fires for the second time
+	for {
+		select {
+		case err := <-ended:
+			return timedOut, err
+		case <-every.C:
+			family.reap()
+		case <-gone:
+			gone = nil
+			_ = unix.Kill(-leader, unix.SIGTERM)
+			timedOut = true // what fires next kills
+			late.Reset(cancelGrace)
+		case <-kill:
+			if timedOut {
+				family.kill(leader, mark)
+				return true, <-ended
+			}
+			timedOut = true
+			_ = unix.Kill(-leader, unix.SIGTERM)
+			late.Reset(endWithin)
+		}
 	}
-	rest := p
-	if room := maxOutput/2 - len(t.head); room > 0 {
-		n := min(room, len(rest))
-		t.head = append(t.head, rest[:n]...)
-		rest = rest[n:]
-	}
-	t.end = append(t.end, rest...)
-	if over := len(t.end) - maxOutput/2; over > maxOutput/2 {
-		t.end = append(t.end[:0], t.end[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) trimmed() []byte {
-	if over := len(t.end) - maxOutput/2; over > 0 {
-		return t.end[over:]
-	}
-	return t.end
-}
-
-func (t *tail) bytes() []byte {
-	if t.left() == 0 {
-		return append(append([]byte{}, t.head...), t.trimmed()...)
-	}
-	mark := fmt.Sprintf("\n… %d bytes left out …\n", t.left())
-	return append(append(append([]byte{}, t.head...), mark...), t.trimmed()...)
-}
-
-func (t *tail) left() int64 { return t.total - int64(len(t.head)) - int64(len(t.trimmed())) }
-
-// gitSafe switches off everything by which a repository makes git execute a program.
-var gitSafe = []string{"git", "--no-pager", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat",
-	"-c", "diff.external=", "-c", "core.untrackedCache=false", "-c", "submodule.recurse=false"}
-
-// git runs status or diff on a path, with nothing of the repository's executed.
-func (w *work) git(ctx context.Context) (any, error) {
-	place, resolved, err := w.resolve(w.request.Path, unix.O_DIRECTORY)
-	if err != nil {
-		return nil, err
-	}
-	defer place.Close()
-	if err := w.opened(bourn.Read, w.request.Path, resolved); err != nil {
-		return nil, err
-	}
-	argv := append([]string{}, gitSafe...)
-	switch w.request.Command {
-	case "status":
-		argv = append(argv, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty", "--", ".")
-	case "diff":
-		argv = append(argv, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--", ".")
-	case "diff --staged":
-		argv = append(argv, "diff", "--staged", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--", ".")
-	default:
-		return nil, &Problem{Code: bourn.CodeInvalid, Reason: "invalid_git", Text: "git is asked for its status or diff"}
-	}
-	if w.request.Timeout == 0 {
-		w.request.Timeout = 2 * time.Minute
-	}
-	return w.command(ctx, argv, procPath(place), resolved)
 }

@@ -7,21 +7,22 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 
 	"bourn"
 
 	"golang.org/x/sys/unix"
 )
 
-// absolute makes a path that was given absolute, lexically.
+// absolute makes a path that was given absolute, lexically: what follows .. is what stands
+// before it in the text, on both sides of a call.
 func (w *work) absolute(given string) (string, error) {
 	if given == "" {
 		given = "."
 	}
-	for _, r := range []byte(given) {
-		if r == 0 {
-			return "", &Problem{Code: bourn.CodeInvalid, Reason: "invalid_path", Text: "the path holds a NUL"}
-		}
+	if strings.IndexByte(given, 0) >= 0 {
+		return "", invalidPath("the path holds a NUL")
 	}
 	if rest, ok := cutHome(given); ok && w.actor.Home != "" {
 		given = filepath.Join(w.actor.Home, rest)
@@ -36,36 +37,66 @@ func cutHome(given string) (string, bool) {
 	if given == "~" {
 		return "", true
 	}
-	if len(given) > 1 && given[:2] == "~/" {
-		return given[2:], true
-	}
-	return "", false
+	return strings.CutPrefix(given, "~/")
 }
 
-// resolve opens a path as a place (O_PATH), following symbolic links but none of the
-// kernel's own (/proc/*/fd), and returns it with the path that it turned out to be. What
-// it is afterwards cannot change: links that are swapped lead elsewhere, and not here.
-func (w *work) resolve(given string, flags int) (*os.File, string, error) {
+func invalidPath(format string, args ...any) *Problem {
+	return &Problem{Code: bourn.CodeInvalid, Reason: "invalid_path", Text: fmt.Sprintf(format, args...)}
+}
+
+// A place is a path that was opened with O_PATH: what it is cannot change any more. Links
+// that are swapped afterwards lead elsewhere, and not here.
+type place struct {
+	*os.File
+	given string // absolute, as it was asked for
+	at    string // as the kernel knows it
+}
+
+// resolve opens a path as a place, following symbolic links but none of the kernel's own
+// (/proc/*/fd). What the kernel shows of a process is refused: that of the actor itself is
+// its memory, and that of others is for commands to read.
+func (w *work) resolve(given string, flags int) (*place, error) {
 	at, err := w.absolute(given)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	fd, err := openat2(unix.AT_FDCWD, at, &unix.OpenHow{Flags: uint64(unix.O_PATH | unix.O_CLOEXEC | flags), Resolve: unix.RESOLVE_NO_MAGICLINKS})
+	fd, err := openat2(unix.AT_FDCWD, at, unix.O_PATH|flags, unix.RESOLVE_NO_MAGICLINKS)
 	if err != nil {
-		return nil, "", w.pathProblem(given, at, err)
+		return nil, w.pathProblem(at, err)
 	}
-	f := os.NewFile(uintptr(fd), at)
-	resolved, err := pathOf(f)
+	p := &place{File: os.NewFile(uintptr(fd), at), given: at}
+	if p.at, err = pathOf(p.File); err == nil && ofProcess(p) {
+		err = &Problem{Code: bourn.CodeInvalid, Reason: "invalid_path", Text: fmt.Sprintf("%q is what the kernel shows of a process, and no file", given), Hint: "use shell_exec"}
+	}
 	if err != nil {
-		f.Close()
-		return nil, "", err
+		p.Close()
+		return nil, err
 	}
-	return f, resolved, nil
+	return p, nil
 }
 
-func openat2(dir int, path string, how *unix.OpenHow) (int, error) {
+// ofProcess reports whether a place is in a process's directory of /proc.
+func ofProcess(p *place) bool {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(p.Fd()), &st); err != nil || st.Type != unix.PROC_SUPER_MAGIC {
+		return false
+	}
+	for part := range strings.SplitSeq(p.at, "/") {
+		if _, err := strconv.Atoi(part); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// openat2 opens a path without making it a terminal's or waiting for a pipe's other end.
+func openat2(dir int, path string, flags int, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOCTTY), Resolve: resolve}
+	if flags&unix.O_PATH != 0 {
+		how.Flags &^= unix.O_NOCTTY // openat2 refuses what O_PATH ignores
+	}
 	for {
-		fd, err := unix.Openat2(dir, path, how)
+		fd, err := unix.Openat2(dir, path, &how)
 		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
 			return fd, err
 		}
@@ -76,10 +107,11 @@ func openat2(dir int, path string, how *unix.OpenHow) (int, error) {
 func pathOf(f *os.File) (string, error) {
 	at, err := os.Readlink(procPath(f))
 	if err != nil {
-		return "", fmt.Errorf("%w: cannot tell what was opened: %w", bourn.ErrInternal, err)
+		return "", &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: "cannot tell what was opened: /proc is not there"}
 	}
-	if !filepath.IsAbs(at) {
-		return "", &Problem{Code: bourn.CodeNotFound, Reason: "not_found", Text: "what was opened has no path"}
+	var st unix.Stat_t
+	if !filepath.IsAbs(at) || unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0 {
+		return "", &Problem{Code: bourn.CodeNotFound, Reason: "not_found", Text: "what was opened has no path any more"}
 	}
 	return at, nil
 }
@@ -87,50 +119,85 @@ func pathOf(f *os.File) (string, error) {
 func procPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
 // open opens an existing file for reading, judged by what it turned out to be. What is no
-// regular file is refused: a pipe would wait for ever.
-func (w *work) open(given string, o bourn.Operation, flags int) (*os.File, string, error) {
-	place, resolved, err := w.resolve(given, 0)
+// regular file is refused: a pipe would wait for ever. A file with several names is judged
+// by the one that it was opened by.
+func (w *work) open(given string, operations ...bourn.Operation) (*place, *os.File, error) {
+	p, err := w.resolve(given, 0)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	defer place.Close()
-	if err := w.opened(o, given, resolved); err != nil {
-		return nil, "", err
+	if err := w.opened(p.given, p.at, operations...); err != nil {
+		p.Close()
+		return nil, nil, err
 	}
-	info, err := place.Stat()
+	f, err := w.reopen(p, given)
 	if err != nil {
-		return nil, "", w.pathProblem(given, resolved, err)
+		p.Close()
+		return nil, nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, "", &Problem{Code: bourn.CodeInvalid, Reason: "invalid_path", Text: fmt.Sprintf("%q is %s, and no regular file", given, kindOf(info.Mode()))}
-	}
-	f, err := os.OpenFile(procPath(place), flags|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, "", w.pathProblem(given, resolved, err)
-	}
-	return f, resolved, nil
+	return p, f, nil
 }
 
-// parent opens the directory that holds a path, judged with the path's name, and returns
-// both: what is done there is done by descriptor and name, following no link.
-func (w *work) parent(given string, o bourn.Operation) (dir *os.File, name string, err error) {
+// reopen opens a place that is a regular file for reading.
+func (w *work) reopen(p *place, given string) (*os.File, error) {
+	info, err := p.Stat()
+	if err != nil {
+		return nil, w.pathProblem(p.at, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, invalidPath("%q is %s, and no regular file", given, kindOf(info.Mode()))
+	}
+	if namesDirectory(given) {
+		return nil, invalidPath("%q is a file, and no directory", given)
+	}
+	fd, err := unix.Open(procPath(p.File), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, w.pathProblem(p.at, err)
+	}
+	return os.NewFile(uintptr(fd), p.at), nil
+}
+
+// namesDirectory reports whether a path ends as only a directory's can.
+func namesDirectory(given string) bool {
+	return strings.HasSuffix(given, "/") || strings.HasSuffix(given, "/.") || strings.HasSuffix(given, "/..")
+}
+
+// An element is a directory that was opened, and a name in it. What is done to it is done by
+// descriptor and name, following no link.
+type element struct {
+	dir   *place
+	name  string
+	given string // absolute, as it was asked for
+	at    string // the directory's path as the kernel knows it, and the name
+}
+
+func (e *element) Close() { e.dir.Close() }
+
+func (e *element) stat() (st unix.Stat_t, err error) {
+	err = unix.Fstatat(int(e.dir.Fd()), e.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return st, err
+}
+
+// element opens the directory that holds a path, judged with the path's name.
+func (w *work) element(given string, operations ...bourn.Operation) (*element, error) {
 	at, err := w.absolute(given)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	name = filepath.Base(at)
-	if name == "/" || name == "." || name == ".." {
-		return nil, "", &Problem{Code: bourn.CodeInvalid, Reason: "invalid_path", Text: fmt.Sprintf("%q names no file", given)}
+	if at == "/" {
+		return nil, invalidPath("%q names no file", given)
 	}
-	dir, resolved, err := w.resolve(filepath.Dir(at), unix.O_DIRECTORY)
+	dir, err := w.resolve(filepath.Dir(at), unix.O_DIRECTORY)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if err := w.opened(o, given, filepath.Join(resolved, name)); err != nil {
-		dir.Close()
-		return nil, "", err
+	e := &element{dir: dir, name: filepath.Base(at), given: at}
+	e.at = filepath.Join(dir.at, e.name)
+	if err := w.opened(at, e.at, operations...); err != nil {
+		e.Close()
+		return nil, err
 	}
-	return dir, name, nil
+	return e, nil
 }
 
 func kindOf(m fs.FileMode) string {
@@ -151,19 +218,35 @@ func kindOf(m fs.FileMode) string {
 
 // pathProblem makes an error about a path into what a tool says of it, with the nearest
 // directory above it that is there: what a grant could name.
-func (w *work) pathProblem(given, at string, err error) error {
-	p := &Problem{Code: bourn.CodeInternal, Reason: "operation_failed", Text: fmt.Sprintf("cannot open %q: %v", given, unwrapped(err))}
+func (w *work) pathProblem(at string, err error) error {
+	var already *Problem
+	if errors.As(err, &already) {
+		return err
+	}
+	verb := "write"
+	if v := verbs[w.request.Verb]; v.tier == bourn.TierRead {
+		verb = "read"
+	}
+	p := &Problem{Code: bourn.CodeInternal, Reason: "operation_failed", Text: fmt.Sprintf("cannot %s %q: %v", verb, at, unwrapped(err))}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
 		p.Code, p.Reason = bourn.CodeNotFound, "not_found"
 		p.Hint = fmt.Sprintf("the nearest directory that is there is %s; what was not granted is not there either", nearest(at))
 	case errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS):
 		p.Code, p.Reason = bourn.CodeDenied, "permission_denied"
-		p.Hint = fmt.Sprintf("bourn explain write %s says which line decides", at)
+		p.Hint = fmt.Sprintf("bourn explain %s %s says which line decides; the nearest directory that is there is %s", verb, at, nearest(at))
 	case errors.Is(err, fs.ErrExist):
 		p.Code, p.Reason = bourn.CodeConflict, "already_exists"
-	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENAMETOOLONG) || errors.Is(err, unix.EXDEV):
+	case errors.Is(err, unix.EXDEV):
 		p.Code, p.Reason = bourn.CodeInvalid, "invalid_path"
+		p.Hint = "the two are on different file systems, or granted apart: write the new one and delete the old"
+	case errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENAMETOOLONG) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EISDIR):
+		p.Code, p.Reason = bourn.CodeInvalid, "invalid_path"
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG):
+		p.Code = bourn.CodeUnavailable
+		p.Hint = "nothing was changed; there is no room"
+	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM):
+		p.Code = bourn.CodeUnavailable
 	}
 	return p
 }
@@ -188,14 +271,41 @@ func nearest(at string) string {
 	return at
 }
 
-func reasonOf(err error) string {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "not_found"
-	case errors.Is(err, fs.ErrPermission):
-		return "permission_denied"
-	case errors.Is(err, fs.ErrExist):
-		return "already_exists"
+var kinds = map[fs.FileMode]string{0: "file", fs.ModeDir: "directory", fs.ModeSymlink: "link", fs.ModeNamedPipe: "pipe", fs.ModeSocket: "socket", fs.ModeDevice: "device", fs.ModeDevice | fs.ModeCharDevice: "device"}
+
+func entryOf(path string, st *unix.Stat_t) Entry {
+	mode := modeOf(st.Mode)
+	e := Entry{Path: path, Kind: kinds[mode.Type()], Mode: mode.String(), Modified: time.Unix(st.Mtim.Unix()).UTC()}
+	if mode.IsRegular() {
+		e.Size = st.Size
 	}
-	return "operation_failed"
+	return e
+}
+
+// modeOf is the kernel's mode as Go writes it.
+func modeOf(m uint32) fs.FileMode {
+	mode := fs.FileMode(m & 0o777)
+	switch m & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		mode |= fs.ModeDir
+	case unix.S_IFLNK:
+		mode |= fs.ModeSymlink
+	case unix.S_IFIFO:
+		mode |= fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		mode |= fs.ModeSocket
+	case unix.S_IFCHR:
+		mode |= fs.ModeDevice | fs.ModeCharDevice
+	case unix.S_IFBLK:
+		mode |= fs.ModeDevice
+	default:
+		mode |= fs.ModeIrregular
+	}
+	for bit, is := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
+		if m&bit != 0 {
+			mode |= is
+		}
+	}
+	return mode
 }

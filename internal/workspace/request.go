@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"bourn"
 )
@@ -68,17 +69,25 @@ var verbs = map[Verb]struct {
 	Edit:    {bourn.TierWrite, []bourn.Operation{bourn.Read, bourn.Write}, nil},
 	Patch:   {bourn.TierWrite, nil, nil}, // its own paths, see Action
 	Delete:  {bourn.TierWrite, []bourn.Operation{bourn.Delete}, nil},
-	Move:    {bourn.TierWrite, []bourn.Operation{bourn.Delete}, []bourn.Operation{bourn.Write}},
-	Exec:    {bourn.TierWrite, nil, nil}, // its command, see Action
-	Git:     {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+	// What is moved can be read afterwards where it has come to.
+	Move: {bourn.TierWrite, []bourn.Operation{bourn.Read, bourn.Delete}, []bourn.Operation{bourn.Write}},
+	Exec: {bourn.TierWrite, nil, nil}, // its command, see Action
+	Git:  {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
 }
 
+// maxPatch is the longest patch, in bytes.
+const maxPatch = 8 << 20
+
 // Action returns what review judges, the same on both sides for the same request. Resolved
-// paths are the actor's to add.
+// paths are the actor's to add. A text that is no UTF-8 is ErrInvalid: JSON would change it
+// on the way.
 func (r Request) Action() (bourn.Action, error) {
 	v, known := verbs[r.Verb]
 	if !known {
 		return bourn.Action{}, fmt.Errorf("%w: no verb %q", bourn.ErrInvalid, r.Verb)
+	}
+	if !r.isText() {
+		return bourn.Action{}, &Problem{Code: bourn.CodeInvalid, Reason: "invalid_text", Text: "the request holds a text that is no UTF-8"}
 	}
 	a := bourn.Action{Tool: r.Tool, Tier: v.tier}
 	for _, o := range v.path {
@@ -97,11 +106,37 @@ func (r Request) Action() (bourn.Action, error) {
 	if r.Verb == Exec {
 		a.Command = &bourn.Command{Text: r.Command, Argv: r.Argv, Cwd: r.Cwd}
 	}
-	// The input is every field, so that no two requests have one digest.
-	input, err := json.Marshal(r)
+	input, err := r.digest()
+	a.Input = input
+	return a, err
+}
+
+// digest is that of every field, so that no two requests have the same one.
+func (r Request) digest() (string, error) {
+	content := digest(r.Content)
+	r.Content = nil
+	rest, err := json.Marshal(r)
 	if err != nil {
-		return bourn.Action{}, fmt.Errorf("%w: the request cannot be written: %w", bourn.ErrInternal, err)
+		return "", fmt.Errorf("%w: the request cannot be written: %w", bourn.ErrInternal, err)
 	}
-	a.Input = digest(input)
-	return a, nil
+	return digest(append(rest, content...)), nil
+}
+
+func (r Request) isText() bool {
+	for _, s := range []string{r.Tool, r.Path, r.To, r.Glob, r.Query, r.Old, r.New, r.Command, r.Cwd} {
+		if !utf8.ValidString(s) {
+			return false
+		}
+	}
+	for _, s := range r.Argv {
+		if !utf8.ValidString(s) {
+			return false
+		}
+	}
+	for _, s := range r.Env {
+		if !utf8.ValidString(s) {
+			return false
+		}
+	}
+	return true
 }

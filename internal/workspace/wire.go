@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 
 	"bourn"
@@ -19,6 +20,10 @@ const Protocol = 1
 
 // maxFrame is the longest frame, in bytes: a file that is written whole fits.
 const maxFrame = 24 << 20
+
+// window is how many chunks of one call are on their way at once: the actor sends no more
+// until the owner has taken one, so that who does not read delays nobody else.
+const window = 16
 
 // A Review is the control plane's verdict on exactly one action.
 type Review struct {
@@ -47,8 +52,13 @@ type message struct {
 	Rules  *rules `json:"rules,omitempty"`
 	Call   *call  `json:"call,omitempty"`
 	Cancel bool   `json:"cancel,omitempty"`
-	Chunk  []byte `json:"chunk,omitempty"`
+	Taken  bool   `json:"taken,omitempty"` // a chunk
+	Chunk  bool   `json:"chunk,omitempty"` // which is the blob
 	Done   *done  `json:"done,omitempty"`
+
+	// blob is what stands behind the JSON: the content of a call's request or of its result,
+	// or a chunk.
+	blob []byte
 }
 
 type hello struct {
@@ -56,6 +66,7 @@ type hello struct {
 	Version  string `json:"version"`
 	Pid      int    `json:"pid"`
 	Cwd      string `json:"cwd"`
+	Home     string `json:"home"`
 }
 
 // rules are the hard blocks, forwarded in the actor's own channel.
@@ -66,6 +77,7 @@ type rules struct {
 type call struct {
 	Request Request `json:"request"`
 	Review  Review  `json:"review"`
+	Chunks  bool    `json:"chunks,omitempty"` // wanted
 }
 
 type done struct {
@@ -89,38 +101,55 @@ func newChannel(rw io.ReadWriter) *channel {
 	return &channel{r: bufio.NewReaderSize(rw, 64<<10), w: rw}
 }
 
+// headSize is the length of what precedes a frame: two lengths of four bytes.
+const headSize = 8
+
 func (c *channel) send(m message) error {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	if len(body) > maxFrame {
-		return fmt.Errorf("%w: a message of %d bytes; %d fit", bourn.ErrInvalid, len(body), maxFrame)
+	if len(body)+len(m.blob) > maxFrame {
+		return fmt.Errorf("%w: a message of %d bytes; %d fit", bourn.ErrInvalid, len(body)+len(m.blob), maxFrame)
 	}
-	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	frame := make([]byte, headSize, headSize+len(body)+min(len(m.blob), 64<<10))
+	binary.BigEndian.PutUint32(frame, uint32(len(body)))
+	binary.BigEndian.PutUint32(frame[4:], uint32(len(m.blob)))
+	frame = append(frame, body...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, err = c.w.Write(append(frame, body...))
+	if len(m.blob) <= 64<<10 {
+		_, err = c.w.Write(append(frame, m.blob...))
+		return err
+	}
+	both := net.Buffers{frame, m.blob}
+	_, err = both.WriteTo(c.w)
 	return err
 }
 
 // receive returns the next frame; io.EOF where the other side has gone between two.
 func (c *channel) receive() (message, error) {
 	var m message
-	var head [4]byte
+	var head [headSize]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil {
 		return m, err
 	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > maxFrame {
-		return m, fmt.Errorf("%w: a message of %d bytes; %d fit", bourn.ErrInvalid, n, maxFrame)
+	n, blob := binary.BigEndian.Uint32(head[:]), binary.BigEndian.Uint32(head[4:])
+	if n > maxFrame || blob > maxFrame || n+blob > maxFrame {
+		return m, fmt.Errorf("%w: a message of %d and %d bytes; %d fit", bourn.ErrInvalid, n, blob, maxFrame)
 	}
-	body := make([]byte, n)
+	body := make([]byte, n+blob)
 	if _, err := io.ReadFull(c.r, body); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return m, err
 	}
-	return m, json.Unmarshal(body, &m)
+	if blob > 0 {
+		m.blob = body[n:]
+	}
+	if err := json.Unmarshal(body[:n], &m); err != nil {
+		return m, fmt.Errorf("%w: a message that cannot be read: %w", bourn.ErrInvalid, err)
+	}
+	return m, nil
 }

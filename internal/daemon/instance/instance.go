@@ -61,9 +61,15 @@ func Inherited(fd int) *os.File { return inherited(fd) }
 
 // Program returns the path of bournd: beside the program at self, or else in path, a
 // list as in PATH. Links are resolved. One that another user could replace is ErrDenied.
-func Program(self, path string) (string, error) {
+func Program(self, path string) (string, error) { return program(programName, self, path) }
+
+// Command returns the path of bourn: beside the control plane's program at self, and
+// nowhere else.
+func Command(self string) (string, error) { return program("bourn", self, "") }
+
+func program(name, self, path string) (string, error) {
 	for _, dir := range append([]string{filepath.Dir(self)}, filepath.SplitList(path)...) {
-		at := filepath.Join(dir, programName)
+		at := filepath.Join(dir, name)
 		if !filepath.IsAbs(at) {
 			continue // what lies in the working directory is nobody's
 		}
@@ -72,39 +78,46 @@ func Program(self, path string) (string, error) {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 				continue
 			}
-			return "", fmt.Errorf("cannot find %s: %w", programName, err)
+			return "", fmt.Errorf("cannot find %s: %w", name, err)
 		}
 		if info, err := os.Stat(real); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 			continue
 		}
-		return real, trusted(real)
+		return real, Trusted(real)
 	}
-	return "", bourn.WithHint(fmt.Errorf("%w: there is no %s beside %s, nor in PATH", bourn.ErrNotFound, programName, self),
+	return "", bourn.WithHint(fmt.Errorf("%w: there is no %s beside %s, nor in PATH", bourn.ErrNotFound, name, self),
 		"install both programs into one directory, as make install does")
 }
 
-// trusted returns an error if another user than root and this one can replace the file at
-// a path without links.
-func trusted(path string) error {
+// Trusted returns ErrDenied if another user than root and this one can replace the program
+// at a path without links.
+func Trusted(program string) error {
+	why, err := Replaceable(program)
+	if err != nil || why == "" {
+		return err
+	}
+	return bourn.WithHint(fmt.Errorf("%w: %s is not executed: %s", bourn.ErrDenied, program, why),
+		"install it in a directory of root's or your own, or take that directory out of PATH")
+}
+
+// Replaceable says how another user than root and this one can replace the file or
+// directory at a path without links, and "" if none can. A group that may write is its
+// owner's choice.
+func Replaceable(path string) (why string, err error) {
 	for at := path; ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)
 		if err != nil {
-			return fmt.Errorf("cannot look at %s: %w", at, err)
+			return "", fmt.Errorf("cannot look at %s: %w", at, err)
 		}
 		owner, known := ownerOf(info)
 		switch {
 		case known && owner != 0 && owner != os.Geteuid():
-			return untrusted(path, fmt.Sprintf("%s belongs to uid %d", at, owner))
+			return fmt.Sprintf("%s belongs to uid %d", at, owner), nil
 		case info.Mode()&0o002 != 0 && (!info.IsDir() || info.Mode()&fs.ModeSticky == 0):
-			return untrusted(path, at+" can be written by everyone")
+			return at + " can be written by everyone", nil
 		}
 		if at == filepath.Dir(at) {
-			return nil
+			return "", nil
 		}
 	}
-}
-
-func untrusted(path, why string) error {
-	return bourn.WithHint(fmt.Errorf("%w: %s is not executed: %s", bourn.ErrDenied, path, why),
-		"install bourn and bournd in a directory of root's or your own")
 }

@@ -277,6 +277,35 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// What another user could replace is executed by nobody, not even to ask for its version.
+func TestOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: gives files away")
+	}
+	dir := pretend(t, "postgres (PostgreSQL) 99.1")
+	ran := filepath.Join(t.TempDir(), "ran")
+	text := "#!/bin/sh\n: >" + ran + "\necho 'postgres (PostgreSQL) 99.1'\n"
+	if err := os.WriteFile(filepath.Join(dir, "postgres"), []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	own := pretend(t, "postgres (PostgreSQL) 98.1")
+	if p, err := cluster.Find(t.Context(), []string{dir, own}, 0); err != nil || p.Dir != dir {
+		t.Fatalf("before: %v, %v", p, err)
+	}
+	if err := errors.Join(os.Remove(ran), os.Chown(filepath.Join(dir, "initdb"), 12345, 12345)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.Find(t.Context(), []string{dir}, 0); bourn.CodeOf(err) != bourn.CodeDenied || bourn.HintOf(err) == "" {
+		t.Errorf("got %v, want denied with a hint", err)
+	}
+	if p, err := cluster.Find(t.Context(), []string{dir, own}, 0); err != nil || p.Dir != own {
+		t.Errorf("beside another: %v, %v", p, err)
+	}
+	if _, err := os.Lstat(ran); err == nil {
+		t.Error("it was executed")
+	}
+}
+
 // pretend makes an installation that says what it is and cannot do anything.
 func pretend(t *testing.T, says string) string {
 	dir := t.TempDir()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"bourn"
+	"bourn/internal/daemon/instance"
 )
 
 // A Version is a release of PostgreSQL, as in 15.18.
@@ -82,21 +82,30 @@ var errNone = bourn.WithHint(fmt.Errorf("%w: no PostgreSQL server is installed",
 	"install one (Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server), or give --database-url")
 
 // Find returns the newest installation among dirs, and of one major version where major
-// is not 0. Without dirs it looks where distributions put them and in PATH.
+// is not 0. Without dirs it looks where distributions put them and in PATH. One that another
+// user could replace is not executed, and is ErrDenied where there is no other.
 func Find(ctx context.Context, dirs []string, major int) (Programs, error) {
 	if len(dirs) == 0 {
 		dirs = usualDirs()
 	}
 	var found []Programs
+	var refused error
 	for _, dir := range dirs {
 		p, err := installation(ctx, dir)
 		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if errors.Is(err, bourn.ErrDenied) {
+			refused = err
 			continue
 		}
 		if err != nil {
 			return Programs{}, err
 		}
 		found = append(found, p)
+	}
+	if len(found) == 0 && refused != nil {
+		return Programs{}, refused
 	}
 	if len(found) == 0 {
 		return Programs{}, errNone
@@ -143,7 +152,11 @@ func usualDirs() []string {
 // installation asks the server in dir what it is.
 func installation(ctx context.Context, dir string) (Programs, error) {
 	for _, name := range []string{"postgres", "initdb"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+		real, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+		if err == nil {
+			err = instance.Trusted(real)
+		}
+		if err != nil {
 			return Programs{}, err
 		}
 	}

@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"bourn"
+	"bourn/internal/mcp"
+	"bourn/internal/tool"
+)
+
+// Limits of what clients ask.
+const (
+	maxRunCalls   = 64        // calls of one run's clients that are performed at once; more wait
+	maxRunClients = 32        // clients of one run at once; more are refused
+	maxAsked      = 256 << 20 // bytes of requests, of all clients, that are not answered yet
+)
+
+// serveMCP takes over a connection of a run's client.
+func (s *server) serveMCP(w http.ResponseWriter, r *http.Request) {
+	member, agent, err := s.launcher(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	run, err := s.tools.find(r.Context(), runKey{member, r.PathValue("run")})
+	if err == nil && run.agent != agent {
+		err = fmt.Errorf("%w: the run is another agent's", bourn.ErrDenied)
+	}
+	if err == nil {
+		err = run.enter()
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	conn, err := takeOver(w, r, "bourn-mcp")
+	if err != nil {
+		run.leave()
+		s.refuse(w, r, err)
+		return
+	}
+	s.tools.all.Go(func() {
+		defer run.leave()
+		// What asks for tools of an actor that has gone is told so by the end.
+		ctx, cancel := context.WithCancel(s.tools.ctx)
+		defer cancel()
+		s.tools.all.Go(func() {
+			select {
+			case <-run.actor.Ended():
+				cancel()
+			case <-ctx.Done():
+			}
+		})
+		if err := s.tools.client(run).Serve(ctx, conn); err != nil {
+			s.log.Info("a client of a run's ended", "run", run.run, "error", err)
+		}
+	})
+}
+
+// client is what a client of a run's is served.
+func (g *gate) client(run *gatedRun) *mcp.Server {
+	return &mcp.Server{Version: g.control.config.Version, Instructions: instructions, Offers: offers(g.known), Budget: g.budget,
+		Call: func(ctx context.Context, name string, input []byte, progress func([]byte)) mcp.Answer {
+			select {
+			case run.calls <- struct{}{}:
+				defer func() { <-run.calls }()
+			case <-ctx.Done():
+				return mcp.Answer{Text: "unavailable (cancelled): the call was cancelled", Failed: true}
+			}
+			return g.call(ctx, run, g.known[name], input, progress)
+		},
+		Shown:       func(name string) bool { return g.shows(run.agent, name) },
+		Unsupported: func(ctx context.Context, name string) { g.unsupported(ctx, run, name) }}
+}
+
+// enter counts a client of the run's.
+func (r *gatedRun) enter() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.clients >= maxRunClients {
+		return bourn.WithHint(fmt.Errorf("%w: the run has %d clients of its tools already", bourn.ErrUnavailable, maxRunClients), "end one of them")
+	}
+	r.clients++
+	return nil
+}
+
+func (r *gatedRun) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients--
+}
+
+// offers are tools as a client is offered them.
+func offers(known map[string]*tool.Tool) []mcp.Offer {
+	var all []mcp.Offer
+	for _, t := range known {
+		all = append(all, mcp.Offer{Name: t.Name, Title: t.Title, Description: t.Description, Input: t.Input, ReadOnly: t.ReadOnly(),
+			Destructive: t.Destructive, Idempotent: t.Idempotent, OpenWorld: t.OpenWorld})
+	}
+	return all
+}
+
+// instructions tell a model what the tools are.
+const instructions = "These tools act in your workspace, under a boundary that the kernel keeps. What is denied is refused, and its message says what to ask a person for."

@@ -1,0 +1,105 @@
+package tool_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"bourn"
+	"bourn/internal/tool"
+)
+
+func TestTools(t *testing.T) {
+	seen := map[string]bool{}
+	for _, tl := range tool.All() {
+		if seen[tl.Name] || tl.Title == "" || tl.Description == "" || tl.Input == nil || tl.Input.Type != "object" {
+			t.Errorf("%s is not whole, or there twice", tl.Name)
+		}
+		seen[tl.Name] = true
+		if tl.Input.AdditionalProperties == nil {
+			t.Errorf("%s takes keys that it does not know", tl.Name)
+		}
+		for name, p := range tl.Input.Properties {
+			if p.Description == "" {
+				t.Errorf("%s says nothing of %s", tl.Name, name)
+			}
+		}
+	}
+}
+
+func find(t *testing.T, name string) *tool.Tool {
+	for _, tl := range tool.All() {
+		if tl.Name == name {
+			return tl
+		}
+	}
+	t.Fatal(name)
+	return nil
+}
+
+func TestInputs(t *testing.T) {
+	for _, c := range []struct{ tool, input, says string }{
+		{"files_read", `{"path":"a"}`, ""},
+		{"files_read", `{"path":"a","path":"b"}`, "twice"},
+		{"files_read", `{"Path":"a"}`, "not known"},
+		{"files_read", `{"path":"a","more":1}`, "not known"},
+		{"files_read", `{"path":1}`, "another type"},
+		{"files_read", `{`, "not valid JSON"},
+		{"files_read", `{"path":"a"} {}`, "not valid JSON"},
+		{"files_read", ``, "missing"},
+		{"files_read", `{"path":"a","offset":-1}`, "negative"},
+		{"files_list", ``, ""},
+		{"shell_exec", `{}`, "one of"},
+		{"shell_exec", `{"command":"a","argv":["b"]}`, "one of"},
+		{"shell_exec", `{"command":"a","env":{"A=B":"c"}}`, "no name"},
+		{"shell_exec", `{"command":"a","timeout":-1}`, "seconds"},
+		{"git_status", `{"path":"--output=/tmp/x"}`, "begins with -"},
+		{"git_diff", `{"path":"-x"}`, "begins with -"},
+		{"files_edit", `{"path":"a","old":"","new":"b"}`, "old is missing"},
+	} {
+		_, err := find(t, c.tool).Request([]byte(c.input))
+		if c.says == "" {
+			if err != nil {
+				t.Errorf("%s %s: %v", c.tool, c.input, err)
+			}
+			continue
+		}
+		if bourn.CodeOf(orInternal(err)) != bourn.CodeInvalid || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %s: got %v, want %q", c.tool, c.input, err, c.says)
+		}
+	}
+}
+
+func orInternal(err error) error {
+	if err == nil {
+		return bourn.ErrInternal
+	}
+	return err
+}
+
+// What reads says so by its tier, and its request's action has that tier.
+func TestTiers(t *testing.T) {
+	inputs := map[string]string{"files_patch": `{"patch":"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"}`, "shell_exec": `{"command":"true"}`,
+		"files_search": `{"query":"x"}`, "files_find": `{"glob":"*"}`, "files_move": `{"from":"a","to":"b"}`, "files_edit": `{"path":"a","old":"b","new":"c"}`,
+		"files_write": `{"path":"a","content":"b"}`, "files_list": `{}`, "git_status": `{}`, "git_diff": `{}`}
+	for _, tl := range tool.All() {
+		in := inputs[tl.Name]
+		if in == "" {
+			in = `{"path":"a"}`
+		}
+		r, err := tl.Request([]byte(in))
+		if err != nil {
+			t.Errorf("%s: %v", tl.Name, err)
+			continue
+		}
+		a, err := r.Action()
+		if err != nil {
+			t.Errorf("%s: %v", tl.Name, err)
+			continue
+		}
+		if a.Tool != tl.Name || a.Tier != tl.Tier || a.Mutates() == tl.ReadOnly() {
+			text, _ := json.Marshal(a)
+			t.Errorf("%s: %s", tl.Name, text)
+		}
+	}
+}
