@@ -162,6 +162,8 @@ func TestProfilePage(t *testing.T) {
 	}
 	keys, later := schemaKeys(t, "schema")
 	inDeny, laterInDeny := schemaKeys(t, "denySchema")
+	inTool, laterInTool := schemaKeys(t, "toolSchema")
+	inDeny, laterInDeny = append(inDeny, inTool...), append(laterInDeny, laterInTool...)
 	if diff := cmp.Diff(append(keys, inDeny...), written); diff != "" {
 		t.Errorf("the keys of the page are not those of the schema (-schema +page):\n%s", diff)
 	}

@@ -48,7 +48,7 @@ var dependencies = []dependency{
 	{"internal/tool", 6, ". internal/workspace", "github.com/go-json-experiment/json github.com/go-json-experiment/json/jsontext github.com/google/jsonschema-go/jsonschema"},
 	{"internal/tool/tier", 2, ".", ""},
 	{"internal/store/cluster", 5, ". internal/daemon/instance", "github.com/jackc/pgx/v5/pgconn golang.org/x/sys/unix"},
-	{"internal/store", 6, ". internal/audit internal/store/cluster", "github.com/jackc/pgx/v5 github.com/jackc/pgx/v5/pgconn github.com/jackc/pgx/v5/pgtype github.com/jackc/pgx/v5/pgxpool github.com/jackc/pgx/v5/stdlib github.com/pressly/goose/v3 github.com/pressly/goose/v3/lock"},
+	{"internal/store", 6, ". internal/audit internal/store/cluster", "github.com/jackc/pgx/v5 github.com/jackc/pgx/v5/pgconn github.com/jackc/pgx/v5/pgtype github.com/jackc/pgx/v5/pgxpool github.com/jackc/pgx/v5/stdlib github.com/pressly/goose/v3"},
 	{"internal/store/storetest", 7, "internal/store internal/store/cluster", "github.com/jackc/pgx/v5"},
 	{"internal/run/runtest", 6, "", ""},
 	{"internal/run/nettest", 6, "", "golang.org/x/net/dns/dnsmessage"},

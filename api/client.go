@@ -18,6 +18,9 @@ import (
 	"bourn"
 )
 
+// SocketName is the local socket's name in $BOURN_HOME.
+const SocketName = "bourn.sock"
+
 // maxAnswer bounds an answer that is read into memory, in bytes.
 const maxAnswer = 64 << 20
 
@@ -45,6 +48,9 @@ func NewSocketClient(path string) *Client {
 func NewClient(base, bearer string) *Client {
 	return &Client{http: &http.Client{}, base: strings.TrimRight(base, "/"), bearer: bearer, where: base}
 }
+
+// Close closes the connections that are kept for what may be asked next.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Health asks whether the control plane does its work.
 func (c *Client) Health(ctx context.Context) (h Health, err error) {

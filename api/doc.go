@@ -154,6 +154,8 @@ type VerifiedLog struct {
 	Unchained  int64           `json:"unchained"`
 	Problems   []LogProblem    `json:"problems"`
 	Checkpoint SignedStatement `json:"checkpoint,omitzero"` // the newest, to be kept elsewhere
+
+	Older map[string]int64 `json:"older,omitempty" doc:"statements that keys which are in keys/ signed, by the key's name"`
 }
 
 // A LogProblem is one thing in the log that does not fit.

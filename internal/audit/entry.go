@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"bourn"
 )
@@ -149,7 +150,8 @@ func storable(detail json.RawMessage) json.RawMessage {
 // cut shortens a text to its limit, at a character's end, and takes out what a
 // terminal or PostgreSQL (NUL) would trip over.
 func cut(s string) string {
-	s = bourn.Printable(s)
+	// No more than can be kept is looked at, and something is over. Printable never shortens.
+	s = bourn.Printable(s[:min(len(s), maxText+utf8.UTFMax)])
 	if len(s) <= maxText {
 		return s
 	}

@@ -227,8 +227,12 @@ func TestOlderKeys(t *testing.T) {
 		return r
 	}
 	kept := audit.Kept{ID: "L", Rows: l.all(), Checkpoints: l.checkpoints}
-	if r := verify(audit.Verify(kept, public(key(2)), nil, public(key(1)))); !r.OK() || r.Covered != 25 {
+	if r := verify(audit.Verify(kept, public(key(2)), nil, public(key(1)))); !r.OK() || r.Covered != 25 ||
+		r.Older[audit.KeyName(public(key(1)))] != int64(len(l.checkpoints)) || len(r.Older) != 1 {
 		t.Errorf("%+v", r)
+	}
+	if r := verify(audit.Verify(kept, public(key(1)), nil, public(key(2)))); !r.OK() || len(r.Older) != 0 {
+		t.Errorf("an older key that signed nothing: %+v", r)
 	}
 	if r := verify(audit.Verify(kept, public(key(2)), nil)); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, audit.KeyName(public(key(1)))) {
 		t.Errorf("%+v", r)

@@ -43,6 +43,8 @@ type Result struct {
 	Unchained  int64     `json:"unchained"`           // committed, and not chained yet
 	Checkpoint string    `json:"checkpoint,omitzero"` // the hash at Covered
 	Problems   []Problem `json:"problems"`
+
+	Older map[string]int64 `json:"older,omitempty"` // statements that older keys signed, by their names
 }
 
 // A Problem is one thing that does not fit.
@@ -63,7 +65,7 @@ const maxProblems = 50
 // older are keys that signed before key did: their statements count as its own.
 func Verify(kept Kept, key ed25519.PublicKey, trusted []Signed, older ...ed25519.PublicKey) (Result, error) {
 	v := verifier{keys: append([]ed25519.PublicKey{key}, older...), strange: map[string]int{},
-		result: Result{Log: kept.ID, Unchained: kept.Unchained, Problems: []Problem{}}, want: map[int64][]Hash{}}
+		result: Result{Log: kept.ID, Unchained: kept.Unchained, Problems: []Problem{}, Older: map[string]int64{}}, want: map[int64][]Hash{}}
 	before := v.closings(kept)
 	v.checkpoints(kept.ID, kept.Checkpoints, "checkpoint")
 	v.checkpoints(kept.ID, trusted, "trusted checkpoint")
@@ -119,6 +121,9 @@ func (v *verifier) open(log, kind string, s Signed, what string) (place, Stateme
 		v.problem(0, "a %s cannot be trusted: %v", what, err)
 		return place{}, st, false
 	}
+	if !by.Equal(v.keys[0]) {
+		v.result.Older[claimed]++ // said: who can write the home can put a key among them
+	}
 	hash, err := ParseHash(st.Hash)
 	if err != nil || st.Type != kind || st.Log != log {
 		v.problem(st.Position, "a %s is about something else: %s of the log %q", what, bourn.Printable(st.Type), bourn.Printable(st.Log))
@@ -161,7 +166,7 @@ func (v *verifier) checkpoints(log string, all []Signed, what string) {
 
 // rows follows the chain, and returns its end.
 func (v *verifier) rows(rows iter.Seq2[Row, error], before place) (place, error) {
-	ids := map[[sha256.Size]byte]struct{}{}
+	ids := map[[16]byte]struct{}{} // of a long log they are many: half a hash each
 	for row, err := range rows {
 		if err != nil {
 			return before, fmt.Errorf("cannot read the log: %w", err)
@@ -176,7 +181,8 @@ func (v *verifier) rows(rows iter.Seq2[Row, error], before place) (place, error)
 		if hash != row.Hash {
 			v.problem(row.Position, "the entry %s was changed, or one before it was", bourn.Printable(row.ID))
 		}
-		id := sha256.Sum256([]byte(row.ID))
+		sum := sha256.Sum256([]byte(row.ID))
+		id := [16]byte(sum[:])
 		if _, twice := ids[id]; twice {
 			v.problem(row.Position, "the entry %s stands here twice", bourn.Printable(row.ID))
 		}

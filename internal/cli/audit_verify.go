@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 
 	"bourn"
 	"bourn/api"
@@ -114,6 +116,9 @@ func (a *app) printVerified(r api.VerifiedLog, kept int) {
 		}
 	}
 	a.printf("  log       %s\n  key       %s\n  signed    up to place %d\n", bourn.Printable(r.Log), bourn.Printable(r.Key), r.Covered)
+	for _, name := range slices.Sorted(maps.Keys(r.Older)) {
+		a.printf("  older     %s signed by %s, trusted because it is in keys/\n", count(int(r.Older[name]), "statement"), bourn.Printable(name))
+	}
 	if r.Pruned > 0 {
 		a.printf("  pruned    %s, which a signed closing accounts for\n", entries(r.Pruned))
 	}

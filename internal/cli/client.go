@@ -28,7 +28,7 @@ func (a *app) control(cmd *cobra.Command) (*api.Client, error) {
 }
 
 func (a *app) controlOf(h *run.Home) (*api.Client, error) {
-	at := filepath.Join(h.Dir, socketName)
+	at := filepath.Join(h.Dir, api.SocketName)
 	if info, err := os.Lstat(at); err != nil || info.Mode().Type() != fs.ModeSocket {
 		return nil, errNoControl
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/api"
 	"bourn/internal/daemon/instance"
 	"bourn/internal/man"
 	"bourn/internal/operation"
@@ -105,7 +106,7 @@ var (
 		{operation.DatabaseUser, "stands for --database-user"},
 	}
 	controlFiles = [][2]string{
-		{"~/.bourn/" + socketName, "the local socket"},
+		{"~/.bourn/" + api.SocketName, "the local socket"},
 		{"~/.bourn/" + instance.LogName, "the log of a control plane in the background"},
 		{"~/.bourn/" + instance.LockName, "held by the one control plane; its process id"},
 		{"~/.bourn/identity.key", "the host's key, which signs the log"},

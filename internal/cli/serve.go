@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/api"
 	"bourn/internal/daemon/instance"
 	"bourn/internal/launch"
 	"bourn/internal/operation"
@@ -23,9 +25,6 @@ import (
 
 // stopGrace is how long a control plane has between TERM and KILL.
 const stopGrace = 20 * time.Second
-
-// socketName is the local socket's name in $BOURN_HOME.
-const socketName = "bourn.sock"
 
 // controlCommands are those that bournd carries out.
 func (a *app) controlCommands() []*cobra.Command {
@@ -78,7 +77,11 @@ func (a *app) becomeDaemon(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return instance.Execute(program, append([]string{"bournd"}, a.Args...), a.daemonEnviron(h))
+	environ := a.daemonEnviron(h)
+	if cmd.Name() == "serve" {
+		environ = servingEnviron(environ)
+	}
+	return instance.Execute(program, append([]string{"bournd"}, a.Args...), environ)
 }
 
 func (a *app) daemonProgram(h *run.Home) (string, error) {
@@ -88,6 +91,12 @@ func (a *app) daemonProgram(h *run.Home) (string, error) {
 // daemonEnviron is this process's environment, with $BOURN_HOME as it was found.
 func (a *app) daemonEnviron(h *run.Home) []string {
 	return append(slices.DeleteFunc(slices.Clone(a.Environ), func(kv string) bool { return strings.HasPrefix(kv, "BOURN_HOME=") }), "BOURN_HOME="+h.Dir)
+}
+
+// servingEnviron is an environment without the administrator's way to the database: what
+// serves has no use for it, and would keep it as long as it runs.
+func servingEnviron(environ []string) []string {
+	return slices.DeleteFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, operation.AdminURL+"=") })
 }
 
 func (a *app) env(name string) string {
@@ -119,7 +128,14 @@ func (a *app) serveInBackground(cmd *cobra.Command, h *run.Home, o operation.Ser
 	}
 	b.Log = filepath.Join(h.Dir, instance.LogName)
 	if !b.Already {
-		if b.Started, err = a.startControl(cmd, h, program, b.Log); err != nil {
+		b.Started, err = a.startControl(cmd, h, program, b.Log)
+		if errors.Is(err, bourn.ErrConflict) {
+			// Another may have been started at the same time: it is the one then.
+			if other, otherErr := a.alreadyRuns(h, program); otherErr == nil && other.Already {
+				other.Log, b, err = b.Log, other, nil
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -147,7 +163,7 @@ func (a *app) alreadyRuns(h *run.Home, program string) (background, error) {
 			if !running.Runs(program) {
 				a.say("it executes a program that was replaced since; bourn serve --stop, and start it again")
 			}
-			b := background{Already: true, Started: operation.Started{Pid: s.Pid, Socket: filepath.Join(h.Dir, socketName)}}
+			b := background{Already: true, Started: operation.Started{Pid: s.Pid, Socket: filepath.Join(h.Dir, api.SocketName)}}
 			for _, at := range s.Listens {
 				if at != b.Socket {
 					b.HTTP = "http://" + strings.Replace(at, "127.0.0.1", "localhost", 1)
@@ -197,7 +213,7 @@ func (a *app) startControl(cmd *cobra.Command, h *run.Home, program, logAt strin
 	}
 	defer ready.Close()
 	daemon := exec.Command(program, append([]string{"serve", "--log-file=" + logAt, "--ready-fd=3"}, passedOn(cmd)...)...)
-	daemon.Dir, daemon.Env, daemon.Stdout, daemon.Stderr, daemon.ExtraFiles = "/", a.daemonEnviron(h), log, log, []*os.File{says}
+	daemon.Dir, daemon.Env, daemon.Stdout, daemon.Stderr, daemon.ExtraFiles = "/", servingEnviron(a.daemonEnviron(h)), log, log, []*os.File{says}
 	launch.Detach(daemon)
 	err = daemon.Start()
 	says.Close()

@@ -21,6 +21,7 @@ func (a *app) askControl(h *run.Home) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
+	defer client.Close() // who asks may be there for long, and asks no more
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
 	return client.Status(ctx)

@@ -1,11 +1,13 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"bourn/internal/policy"
 	"bourn/internal/run"
@@ -14,9 +16,10 @@ import (
 
 // mcpClient is a client in a shell: `ask METHOD PARAMS` prints the answer.
 const mcpClient = `ask() {
-	printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"sh","version":"1"}}}' \
-		'{"jsonrpc":"2.0","method":"notifications/initialized"}' '{"jsonrpc":"2.0","id":2,"method":"'"$1"'","params":'"$2"'}' |
-		/run/bourn/bourn mcp serve | grep '"id":2'
+	rm -f /tmp/end; mkfifo /tmp/end
+	{ printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"sh","version":"1"}}}' \
+		'{"jsonrpc":"2.0","method":"notifications/initialized"}' '{"jsonrpc":"2.0","id":2,"method":"'"$1"'","params":'"$2"'}'
+		read -r end </tmp/end; } | /run/bourn/bourn mcp serve | { grep -m 1 '"id":2'; echo >/tmp/end; }
 }
 call() { ask tools/call '{"name":"'"$1"'","arguments":'"$2"'}'; }
 `
@@ -79,7 +82,9 @@ func TestToolRuleHoldsAtOnce(t *testing.T) {
 		u.Write("a.txt", "hello\n")
 		succeeds(t, u, "agent", "create", "mur", "--write", ".")
 		profile := filepath.Join(u.Home, ".bourn/agents/mur/profile.yaml")
-		cmd := u.Command(t.Context(), runtest.Binary(t), "run", "--agent", "mur", "--", "sh", "-c",
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := u.Command(ctx, runtest.Binary(t), "run", "--agent", "mur", "--", "sh", "-c",
 			mcpClient+"while read -r line; do call files_read '{\"path\":\"a.txt\"}'; done")
 		in, err := cmd.StdinPipe()
 		if err != nil {

@@ -36,6 +36,7 @@ type boundaries struct {
 	loading sync.Mutex // by one at a time: what was read first must not come last
 	highest int64      // the newest version that was ever in force here
 	now     atomic.Pointer[inForce]
+	behind  atomic.Pointer[error] // why runs do not have what is in force, nil when they do
 }
 
 // inForce is what was last read of the store. Its zero value denies every mutation.
@@ -298,13 +299,26 @@ func (b *boundaries) found(ctx context.Context, now *inForce, say func(msg strin
 
 // publish writes the signed rules where `run` and `plan` read them without a daemon, and
 // mends what was changed there. What is not valid is published as such: they refuse it.
+// Where it cannot, health says so until it can.
 func (b *boundaries) publish(text []byte) error {
+	err := b.writeSnapshot(text)
+	if err == nil {
+		b.behind.Store(nil)
+		return nil
+	}
+	err = bourn.WithHint(fmt.Errorf("%w: version %d of the hard blocks is stored, and runs do not have it yet: %w", bourn.ErrUnavailable, b.highest, err),
+		"mend that: it is tried again every second")
+	b.behind.Store(&err)
+	return err
+}
+
+func (b *boundaries) writeSnapshot(text []byte) error {
 	if b.highest > 0 {
 		// Before the rules: with it, a snapshot that is missing refuses.
 		at := filepath.Join(b.home, review.ConfiguredName)
 		if _, err := os.Lstat(at); err != nil {
 			if err := replaceFile(at, nil, 0o600); err != nil {
-				return fmt.Errorf("cannot publish the hard blocks: %w", err)
+				return err
 			}
 		}
 	}
@@ -315,7 +329,7 @@ func (b *boundaries) publish(text []byte) error {
 		}
 	}
 	if err := replaceFile(at, text, 0o600); err != nil {
-		return fmt.Errorf("cannot publish the hard blocks: %w", err)
+		return err
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func (c *control) chain(ctx context.Context, say func(string, ...any)) {
 		c.mu.Unlock()
 		chainer, err := c.store.Chainer(ctx, c.key, head)
 		if err == nil {
-			err = chainer.Run(ctx, signEvery, c.signed)
+			err = chainer.Run(ctx, c.signEvery, c.signed)
 		}
 		if errors.Is(err, store.ErrLogCut) {
 			// Kept first: the next checkpoint would cover it up.
@@ -231,7 +231,7 @@ func (c *control) verify(ctx context.Context, trusted []api.SignedStatement) (ap
 	head := c.head
 	c.mu.Unlock()
 	v := api.VerifiedLog{Log: r.Log, Key: audit.KeyName(c.public), Entries: r.Entries, First: r.First, Last: r.Last, Covered: r.Covered,
-		Pruned: r.Pruned, Unchained: r.Unchained, Problems: []api.LogProblem{}, Checkpoint: api.SignedStatement{Statement: head.Bytes, Signature: head.Signature}}
+		Pruned: r.Pruned, Unchained: r.Unchained, Older: r.Older, Problems: []api.LogProblem{}, Checkpoint: api.SignedStatement{Statement: head.Bytes, Signature: head.Signature}}
 	for _, p := range r.Problems {
 		v.Problems = append(v.Problems, api.LogProblem{Position: p.Position, What: p.What})
 	}

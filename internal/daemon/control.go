@@ -27,6 +27,7 @@ type control struct {
 	traces     *traces
 	logID      string
 	verifying  chan struct{} // held by who verifies: it reads the whole log
+	signEvery  time.Duration
 
 	mu     sync.Mutex
 	head   audit.Signed // the newest checkpoint
@@ -78,7 +79,7 @@ func openControl(ctx context.Context, config Config) (*control, error) {
 
 // openOn opens a control plane on a database that runs, which is stopped on an error.
 func openOn(ctx context.Context, config Config, id identity, db *database) (*control, error) {
-	c := &control{config: config, metrics: newMetrics(config.Version), traces: newTraces(), identity: id, db: db, verifying: make(chan struct{}, 1)}
+	c := &control{config: config, metrics: newMetrics(config.Version), traces: newTraces(), identity: id, db: db, verifying: make(chan struct{}, 1), signEvery: signEvery}
 	var err error
 	if c.store, err = store.Open(ctx, c.db.login); err != nil {
 		return nil, errors.Join(err, c.db.stop(ctx))
@@ -180,6 +181,9 @@ func (c *control) health(ctx context.Context) api.Health {
 	b := c.boundaries.Show()
 	c.metrics.boundariesAre(b.State)
 	var bad error
+	if behind := c.boundaries.behind.Load(); behind != nil {
+		bad = *behind
+	}
 	if b.State == "invalid" {
 		bad = bourn.WithHint(fmt.Errorf("%w: the stored hard blocks (version %d) are not valid: every change by an agent is refused", bourn.ErrInvalid, b.Version),
 			"bourn boundaries show lists what is wrong; bourn boundaries set mends it")

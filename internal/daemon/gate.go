@@ -261,9 +261,9 @@ func (g *gate) call(ctx context.Context, run *gatedRun, t *tool.Tool, input []by
 		return failed(entry, err)
 	}
 	began := time.Now()
-	var result json.RawMessage
+	var result workspace.Raw
 	err = run.actor.Do(ctx, request, workspace.Review{Outcome: bourn.Allow, Action: action.Digest(), Rules: rules.Digest()}, &result, progress)
-	g.outcome(ctx, entry, time.Since(began), result, err)
+	g.outcome(entry, time.Since(began), result.JSON, err)
 	if err != nil {
 		return failed(entry, err)
 	}
@@ -274,9 +274,9 @@ func (g *gate) call(ctx context.Context, run *gatedRun, t *tool.Tool, input []by
 	return mcp.Answer{Text: text, Entry: entry.ID}
 }
 
-// outcome logs what became of an action. It was performed by then: what cannot be logged is
-// said to operators.
-func (g *gate) outcome(ctx context.Context, of audit.Entry, took time.Duration, result json.RawMessage, err error) {
+// outcome logs what became of an action. It was performed by then: nobody waits for its line,
+// and what cannot be logged is said to operators.
+func (g *gate) outcome(of audit.Entry, took time.Duration, result json.RawMessage, err error) {
 	e := audit.Entry{Kind: audit.KindOutcome, Who: of.Who, For: of.For, Agent: of.Agent, Run: of.Run, What: of.What, Target: of.Target, Digest: of.Digest, Of: of.ID,
 		Outcome: audit.Done, Duration: took.Microseconds(), Detail: receipt(of.What, result)}
 	if err != nil {
@@ -285,9 +285,9 @@ func (g *gate) outcome(ctx context.Context, of audit.Entry, took time.Duration, 
 			e.Outcome = audit.Denied
 		}
 	}
-	if err := g.control.log.Append(context.WithoutCancel(ctx), e); err != nil {
+	g.control.log.Later(e, func(err error) {
 		g.control.config.Log.Error("the outcome of an action is not in the log", "entry", of.ID, "error", err)
-	}
+	})
 }
 
 // receipt is what an outcome keeps of a result: which files changed to which digests, how a

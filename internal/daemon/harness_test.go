@@ -94,6 +94,7 @@ func beginOn(t testing.TB, home string, db *storetest.Database) *plane {
 	if p.control, err = openOn(t.Context(), config, id, &database{login: db.URL}); err != nil {
 		t.Fatal(err)
 	}
+	p.control.signEvery = 20 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- p.run(ctx) }()

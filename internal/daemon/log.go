@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +26,7 @@ const (
 	maxRuns        = 10000 // whose quotas are counted; the rest share one
 	maxLike        = 2000  // refusals that are held against new ones: each some kilobytes
 	maxWaiting     = 10000 // entries that wait for a commit; more are refused
+	maxUnawaited   = 1000  // and of those whose writers do not wait for it
 	commitMost     = 2000  // entries that share a commit
 	commitWithin   = 10 * time.Second
 )
@@ -63,7 +66,12 @@ type quota struct {
 type likeness [sha256.Size]byte
 
 func likenessOf(e audit.Entry) likeness {
-	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %q", e.Run, e.Who, e.What, e.Target, e.By, e.Reason, e.Outcome))
+	h := sha256.New()
+	for _, part := range []string{e.Run, e.Who, e.What, e.Target, e.By, e.Reason, string(e.Outcome)} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		io.WriteString(h, part) //nolint:errcheck // a hash takes everything
+	}
+	return likeness(h.Sum(nil))
 }
 
 type collapsed struct {
@@ -84,6 +92,34 @@ func (w *logWriter) Append(ctx context.Context, e audit.Entry) error {
 			"slow down")
 	}
 	return w.commit(ctx, e)
+}
+
+// Later lets an entry that an effect has had be committed after what was committed before,
+// and does not wait for it: failed is told of what could not be. Where much waits already it
+// waits, too.
+func (w *logWriter) Later(e audit.Entry, failed func(error)) {
+	body, err := e.Encode(w.now())
+	if err != nil {
+		failed(err)
+		return
+	}
+	w.mu.Lock()
+	if w.closed || len(w.waiting) >= maxUnawaited {
+		w.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), commitWithin)
+		defer cancel()
+		if err := w.commit(ctx, e); err != nil {
+			failed(err)
+		}
+		return
+	}
+	p := w.enter(e, body)
+	w.work.Go(func() {
+		if err := <-p.done; err != nil {
+			failed(err)
+		}
+	})
+	w.mu.Unlock()
 }
 
 // Effect commits an entry, lets its effect happen and adds how that ended. An outcome that

@@ -92,6 +92,7 @@ func alive(pid int) bool {
 // When PostgreSQL is killed under load, requests are refused with a hint, the control plane
 // starts it again and works on by itself, and nothing is half done.
 func TestDatabaseKilled(t *testing.T) {
+	t.Parallel()
 	c := startChild(t, testHome(t))
 	pid := c.postgres()
 	if pid == 0 {
@@ -180,6 +181,7 @@ func TestDatabaseKilled(t *testing.T) {
 // A control plane that was killed has lost nothing: the next one finds all, and the log
 // verifies. One that is asked to end answers what it was asked, and leaves no process.
 func TestDaemonKilledAndEnded(t *testing.T) {
+	t.Parallel()
 	home := testHome(t)
 	c := startChild(t, home)
 	if _, err := c.api.SaveBoundaries(t.Context(), api.SaveBoundaries{Document: []byte(rules)}); err != nil {

@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,7 +27,7 @@ const (
 	answerMost  = 10 * time.Minute
 	closeWithin = 10 * time.Second
 	batchWithin = 30 * time.Second // each part of an export
-	maxPerUser  = 128              // connections of one OS user at the local socket
+	maxPerUser  = 256              // connections of one OS user at the local socket
 )
 
 // A server answers requests.
@@ -94,18 +94,7 @@ func (s *server) describeObjects() {
 	}
 }
 
-var errNoRoute = wrap(bourn.ErrNotFound, "there is nothing at this address for this method")
-
-// wrap makes an error of a sentinel and a text.
-func wrap(sentinel error, text string) error { return errors.Join(sentinelText{sentinel, text}) }
-
-type sentinelText struct {
-	error
-	text string
-}
-
-func (s sentinelText) Error() string { return s.error.Error() + ": " + s.text }
-func (s sentinelText) Unwrap() error { return s.error }
+var errNoRoute = fmt.Errorf("%w: there is nothing at this address for this method", bourn.ErrNotFound)
 
 // refuse answers with an error.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {

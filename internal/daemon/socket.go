@@ -18,10 +18,11 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/api"
 )
 
 // SocketName is the local socket's name in $BOURN_HOME.
-const SocketName = "bourn.sock"
+const SocketName = api.SocketName
 
 // maxSocketPath is the longest path of a unix socket, in bytes (sun_path, unix(7)).
 const maxSocketPath = 107

@@ -164,6 +164,7 @@ func TestLargeAndSlow(t *testing.T) {
 // A request whose head or body does not come is let go, and meanwhile others are served;
 // one user's connections are not all that there are.
 func TestSlow(t *testing.T) {
+	t.Parallel()
 	p := begin(t)
 	local := p.config.Home + "/" + SocketName
 	var held []net.Conn

@@ -27,6 +27,7 @@ func (p *plane) note(n int) {
 // What an administrator of the database does to the log is found, also once more was
 // chained after it.
 func TestLogTampered(t *testing.T) {
+	t.Parallel()
 	const cut = `delete from log.link where position > 5; delete from log.entry where seq not in (select seq from log.link)`
 	for name, change := range map[string]string{
 		"an entry changed":             "update log.entry set body = replace(body::text, 'do 3', 'do 9')::json where body->>'what' = 'do 3'",
@@ -44,6 +45,7 @@ func TestLogTampered(t *testing.T) {
 		"a closing that nobody signed": "insert into log.segment (last, at, signed, signature) values (3, now(), '{}', decode(repeat('00', 64), 'hex'))",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := begin(t)
 			p.note(10)
 			if v := p.chained(); len(v.Problems) != 0 || v.Entries < 11 {
@@ -101,12 +103,14 @@ func TestLogCutStaysFound(t *testing.T) {
 
 // While no control plane ran, the log can be cut as well, or be another.
 func TestLogCutBetween(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]string{
 		"cut":         "begin; delete from log.link where position > 3; delete from log.entry where seq not in (select seq from log.link); delete from log.checkpoint; commit",
 		"another log": "update control.metadata set value = '{\"id\":\"other\"}' where key = 'log'",
 		"all":         "truncate log.entry, log.link, log.checkpoint, log.segment; delete from control.metadata",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			home, db := testHome(t), storetest.New(t)
 			p := beginOn(t, home, db)
 			p.note(10)

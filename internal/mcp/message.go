@@ -91,6 +91,8 @@ func parse(line []byte) (message, *fault) {
 		r.wrong(jsonrpc.CodeInvalidRequest, `jsonrpc must be "2.0"`)
 	case !r.reply && (!r.methods || r.method == ""):
 		r.wrong(jsonrpc.CodeInvalidRequest, "method is missing")
+	case r.id.IsValid() && strings.HasPrefix(r.method, "notifications/"):
+		r.wrong(jsonrpc.CodeInvalidRequest, "a notification has no id") // the SDK would act on it
 	}
 	if r.problem != nil {
 		r.problem.id = r.raw

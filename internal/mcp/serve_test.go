@@ -190,6 +190,7 @@ func TestRefusedMessages(t *testing.T) {
 		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"a":{"b":1,"\u0062":2}}}}`: {"7", -32600},
 		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"nope"}}`:                                      {"7", -32602},
 		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":3}}`:                                           {"7", -32602},
+		`{"jsonrpc":"2.0","id":7,"method":"notifications/cancelled","params":{"requestId":"after"}}`:                   {"7", -32600},
 		`{"jsonrpc":"2.0","id":7,"method":"no/such"}`:                                                                  {"7", -32601},
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -15,6 +15,7 @@ func (r *reading) call(c *syntax.CallExpr, how string) {
 		r.cannotTell("braces make too many words")
 		return
 	}
+	r.assignments(c.Assigns, how)
 	r.command(ws, how)
 	if !slices.ContainsFunc(ws, func(w word) bool { return !w.known }) {
 		return
@@ -23,15 +24,23 @@ func (r *reading) call(c *syntax.CallExpr, how string) {
 	// to be believed.
 	for i := range maxValues {
 		vars := r.vars.choice(i)
-		if vars == nil {
+		if vars == nil && i > 0 {
 			break
 		}
-		if ws, tooMany := words(c.Args, vars); !tooMany {
-			r.guesses++
-			r.command(ws, how+", with the values of its variables")
-			r.guesses--
+		if ws, tooMany := words(c.Args, vars); vars != nil && !tooMany {
+			r.guessed(ws, how+", with the values of its variables")
+		}
+		if ws := likely(c.Args, vars); ws != nil {
+			r.guessed(ws, how+", with what its words probably are")
 		}
 	}
+}
+
+// guessed reads a command that may not be one.
+func (r *reading) guessed(ws []word, how string) {
+	r.guesses++
+	r.command(ws, how)
+	r.guesses--
 }
 
 // declare reads export, local and the like as the simple command that they look like.
@@ -136,8 +145,15 @@ func (r *reading) unwrap(f form, how string) {
 	ws := f.words
 	name := ws[0].text
 	r.withoutGlobals(name, ws)
+	r.otherNames(name, ws, how)
+	r.hooksOf(name, ws)
 	if w, ok := wrappers[name]; ok {
 		r.wrapped(name, w, ws)
+		if name == "runuser" { // without -u it is su
+			r.guesses++
+			r.wrapped(name, wrappers["su"], ws)
+			r.guesses--
+		}
 		return
 	}
 	if unwrap := specialOf(name); unwrap != nil {
@@ -218,11 +234,11 @@ func (w wrapper) option(ws []word) (used int, text word, none bool) {
 	}
 	if strings.HasPrefix(arg, "--") {
 		name, attached, has := strings.Cut(arg[2:], "=")
-		isText := w.longText != "" && name == w.longText
+		isText := cutShort(name, w.longText)
 		switch {
 		case has && isText:
 			return 1, word{text: attached, known: ws[0].known}, false
-		case has || !isText && !slices.Contains(strings.Fields(w.long), name):
+		case has || !isText && !cutShort(name, w.long):
 			return 1, word{}, false
 		}
 		used, v := value()
@@ -253,6 +269,12 @@ func (w wrapper) option(ws []word) (used int, text word, none bool) {
 		return used, word{}, false
 	}
 	return 1, word{}, false
+}
+
+// cutShort reports whether a name is one of several, or the beginning of one, as
+// getopt_long(3) allows.
+func cutShort(name, names string) bool {
+	return name != "" && slices.ContainsFunc(strings.Fields(names), func(n string) bool { return strings.HasPrefix(n, name) })
 }
 
 // isAssignment reports whether a word is NAME=value.
@@ -316,6 +338,9 @@ func (r *reading) suffixes(ws []word, how string) {
 	tried := 0
 	for i := 1; i < len(ws) && tried < maxSuffix; i++ {
 		arg := ws[i].text
+		if strings.HasPrefix(arg, "-") {
+			r.attached(ws[i], how)
+		}
 		if strings.HasPrefix(arg, "-") || !ws[i].known {
 			continue
 		}
@@ -325,6 +350,18 @@ func (r *reading) suffixes(ws []word, how string) {
 			continue
 		}
 		r.command(ws[i:], how)
+	}
+}
+
+// attached reads the value of an option that is one word with it, where that is a text of
+// several words.
+func (r *reading) attached(w word, how string) {
+	_, value, long := strings.Cut(w.text, "=")
+	if !strings.HasPrefix(w.text, "--") {
+		value, long = w.text[min(2, len(w.text)):], true
+	}
+	if long && w.known && strings.ContainsAny(value, " \t\n;|&") {
+		r.shellText(literal(value), how)
 	}
 }
 
@@ -362,6 +399,9 @@ func (r *reading) gitAlias(options, plain []word) {
 			text = options[i+1].text
 		} else {
 			text = strings.TrimPrefix(text, "-c")
+		}
+		if _, value, ok := strings.Cut(text, "="); ok && !strings.HasPrefix(text, "alias.") {
+			r.hook(value, "in a setting of git")
 		}
 		name, value, ok := strings.Cut(strings.TrimPrefix(text, "alias."), "=")
 		if !ok || !strings.HasPrefix(text, "alias.") || name != plain[1].text {

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -72,12 +73,27 @@ func isOption(w word) bool { return len(w.text) > 1 && w.text[0] == '-' && (w.kn
 
 // namesOf returns the table of long options for a command.
 func namesOf(ops []word) string {
+	if len(ops) > 1 && (!ops[1].known || ops[1].glob) {
+		return namesOfAny(ops)
+	}
 	if len(ops) > 1 {
 		if names, ok := longOptions[ops[0].text+" "+ops[1].text]; ok {
 			return names
 		}
 	}
 	return longOptions[ops[0].text]
+}
+
+// namesOfAny returns the tables of every verb that a command may have, which is known only
+// when it runs.
+func namesOfAny(ops []word) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(longOptions)) {
+		if verb, ok := strings.CutPrefix(key, ops[0].text+" "); ok && ops[1].couldBe(verb) {
+			all = append(all, longOptions[key])
+		}
+	}
+	return strings.Join(append(all, longOptions[ops[0].text]), " ")
 }
 
 // longOptions says which short option a long one is: NAME=LETTERS. The name may be cut

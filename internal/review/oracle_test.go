@@ -328,6 +328,7 @@ func FuzzCommand(f *testing.F) {
 			f.Add(decoded(line))
 		}
 	}
+	f.Add("()00") // a function without a name
 	c := corpusRules(f)
 	var rules []HardBlock
 	for _, r := range c.rules {

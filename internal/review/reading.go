@@ -22,6 +22,7 @@ type reading struct {
 	unclear []string // why it cannot be told what is executed
 	vars    settled
 	aliases map[string][]word
+	given   []word // the positional parameters of the text that is read next, $0 first
 	stdin   feed
 	guesses int // above zero: what is read may not be a command at all, and is not unclear
 	depth   int
@@ -196,8 +197,12 @@ func nesting(text string) int {
 func (r *reading) script(file *syntax.File, text, how string) {
 	outer := r.vars
 	r.vars = settled{}
-	if strings.Contains(text, "=") || strings.Contains(text, "for ") {
+	if strings.Contains(text, "=") || strings.Contains(text, "for ") || strings.Contains(text, "set ") || strings.Contains(text, "(") || strings.Contains(text, "function ") {
 		r.vars = settle(file)
+	}
+	if len(r.given) > 0 {
+		r.vars.positional(r.given[1:])
+		r.vars.note("0", r.given[0].text)
 	}
 	for _, stmt := range file.Stmts {
 		r.walk(stmt, how)

@@ -1,6 +1,8 @@
 package review
 
 import (
+	"strings"
+
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -22,6 +24,7 @@ var changers = map[string]bool{
 func settle(file *syntax.File) settled {
 	s := settled{values: map[string]string{}, since: map[string]uint{}, maybe: map[string][]string{}}
 	times := map[string]int{}
+	functions := functionsOf(file)
 	wild := false
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -34,6 +37,7 @@ func settle(file *syntax.File) settled {
 				s.note(n.Name.Value, text)
 			} else {
 				times[n.Name.Value]++
+				s.elements(n)
 			}
 		case *syntax.WordIter:
 			times[n.Name.Value] += 2
@@ -41,8 +45,10 @@ func settle(file *syntax.File) settled {
 		case *syntax.ParamExp:
 			if n.Param != nil && n.Exp != nil {
 				times[n.Param.Value]++
+				s.instead(n)
 			}
 		case *syntax.CallExpr:
+			s.parameters(n, functions)
 			wild = wild || len(n.Args) > 0 && changers[n.Args[0].Lit()] ||
 				len(n.Args) > 1 && n.Args[0].Lit() == "printf" && n.Args[1].Lit() == "-v"
 		}
@@ -71,6 +77,28 @@ func (s *settled) items(n *syntax.WordIter) {
 		if w.known {
 			s.note(n.Name.Value, w.text)
 		}
+	}
+}
+
+// elements notes the elements of an array, as the text that they make together.
+func (s *settled) elements(n *syntax.Assign) {
+	if n.Array == nil {
+		return
+	}
+	var texts []string
+	for _, elem := range n.Array.Elems {
+		if elem.Value == nil {
+			continue
+		}
+		ws, _ := words([]*syntax.Word{elem.Value}, nil)
+		for _, w := range ws {
+			if w.known {
+				texts = append(texts, w.text)
+			}
+		}
+	}
+	if len(texts) > 0 {
+		s.note(n.Name.Value, strings.Join(texts, " "))
 	}
 }
 

@@ -59,6 +59,8 @@ type expander struct {
 	pre  int    // where what is known at its beginning ends
 	suf  int    // and where what is known at its end begins
 	any  bool   // there is a word in cur, maybe an empty one
+
+	likely bool // what is not known is guessed
 }
 
 func newExpander(vars map[string]string, words int) *expander {
@@ -183,6 +185,9 @@ func (e *expander) part(part syntax.WordPart, quoted bool) {
 	case *syntax.ParamExp:
 		e.param(p, quoted)
 	case *syntax.CmdSubst:
+		if e.guess(p, quoted) {
+			return
+		}
 		e.substitution(p.Stmts)
 		e.unknown(substitution, !quoted)
 	case *syntax.ProcSubst:
@@ -205,18 +210,22 @@ func (e *expander) substitution(stmts []*syntax.Stmt) {
 
 func (e *expander) param(p *syntax.ParamExp, quoted bool) {
 	name, plain := plainParam(p)
+	if !plain && e.guess(p, quoted) {
+		return
+	}
 	if !plain {
 		e.unknown(expansion, !quoted || p.Param != nil && (p.Param.Value == "@" || p.Index != nil))
 		return
 	}
 	value, known := e.vars[name]
 	switch {
-	case known && quoted:
+	case known && quoted && name != "@":
 		e.add(value)
 	case known:
 		e.fields(value)
 	case name == "IFS" && !quoted:
 		e.end() // it separates words
+	case e.guess(p, quoted):
 	default:
 		e.unknown("$"+name, !quoted && !steady[name] || name == "@")
 	}

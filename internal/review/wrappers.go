@@ -12,7 +12,7 @@ type wrapper struct {
 	short    string // short options that take a value
 	long     string // long options that take a value as a word of their own, without dashes
 	text     string // short options whose value is the text of a command
-	longText string // the long one
+	longText string // the long ones
 	none     string // short options with which no command is executed
 	operands int    // words before the command
 	assigns  bool   // NAME=value may stand before the command
@@ -38,32 +38,38 @@ var wrappers = map[string]wrapper{
 	"gosu":         {operands: 1},
 	"su-exec":      {operands: 1},
 	"chroot":       {shell: true, operands: 1},
-	"su":           {shell: true, short: "gGsw", long: "group supp-group shell whitelist-environment", text: "c", longText: "command", operands: 1 << 20},
+	"su":           {shell: true, short: "gGsw", long: "group supp-group shell whitelist-environment", text: "c", longText: "command session-command", operands: 1 << 20},
 	"runuser":      {shell: true, short: "ugGsw", long: "user group supp-group shell whitelist-environment", text: "c", longText: "command"},
 	"flock":        {short: "wE", long: "timeout wait conflict-exit-code", text: "c", longText: "command", operands: 1},
 	"script":       {shell: true, short: "EIOBTomt", text: "c", longText: "command", operands: 1 << 20},
 	"caffeinate":   {short: "tw"},
-	"setarch":      {operands: 1},
 	"eatmydata":    {},
 	"fakeroot":     {short: "lsib"},
 	"chronic":      {},
 	"torsocks":     {},
 	"proxychains4": {short: "f"},
+	"proxychains":  {short: "f"},
+	"choom":        {short: "np", long: "adjust pid"},
+	"run0":         {shell: true, short: "uDg", long: "user group unit property description slice nice chdir setenv background machine"},
+	"uclampset":    {short: "mMp", long: "util-min util-max pid"},
+	"unbuffer":     {},
 }
 
 // loose are programs that execute a command which stands somewhere behind them, so that any
 // word may begin it. Where words are listed, only behind one of these.
 var loose = map[string]string{
-	"asdf": "exec", "bourn": "run start exec", "bundle": "exec", "bunx": "", "bwrap": "", "cgexec": "", "concurrently": "",
-	"conda": "run", "cpulimit": "", "dbus-run-session": "", "direnv": "exec", "docker": "exec run", "entr": "",
-	"firejail": "", "gdb": "", "git": "bisect submodule rebase filter-branch for-each-repo", "hyperfine": "",
-	"kubectl": "exec run debug", "limactl": "shell", "lldb": "", "ltrace": "", "mamba": "run", "mise": "exec x",
-	"multipass": "exec", "nerdctl": "exec run", "nix": "run develop shell", "nix-shell": "", "nodemon": "",
+	"arch": "", "asdf": "exec", "aws-vault": "exec", "bourn": "run start exec", "bundle": "exec", "bunx": "", "bwrap": "", "capsh": "", "catchsegv": "", "cgexec": "", "chpst": "", "cmd": "", "concurrently": "", "cargo-watch": "",
+	"conda": "run", "cpulimit": "", "dbus-run-session": "", "direnv": "exec", "distrobox": "enter", "docker": "exec run", "docker-compose": "exec run",
+	"doppler": "run", "dotenv": "", "dotenvx": "run", "elvish": "", "entr": "", "envdir": "", "expect": "", "flatpak-spawn": "", "gcloud": "ssh",
+	"firejail": "", "gdb": "", "git": "bisect submodule rebase filter-branch for-each-repo difftool", "heroku": "run", "hyperfine": "",
+	"i386": "", "ifne": "", "incus": "exec", "jobs": "-x", "just": "--command",
+	"kubectl": "exec run debug", "limactl": "shell", "lldb": "", "linux32": "", "linux64": "", "ltrace": "", "lxc": "exec", "machinectl": "shell", "mamba": "run", "mosh": "", "mise": "exec x",
+	"multipass": "exec", "nerdctl": "exec run", "nix": "run develop shell", "nix-shell": "", "nodemon": "", "nq": "", "nu": "",
 	"npm": "exec x", "npx": "", "nsenter": "", "numactl": "", "op": "run", "parallel": "", "perf": "stat record trace",
-	"pipenv": "run", "pipx": "run", "pnpm": "exec dlx", "podman": "exec run", "poetry": "run", "prlimit": "",
-	"rr": "record", "runcon": "", "rustup": "run", "screen": "", "setpriv": "", "ssh-agent": "", "start-stop-daemon": "",
-	"strace": "", "systemd-run": "", "tmux": "", "tsp": "", "unshare": "", "uv": "run", "uvx": "", "valgrind": "",
-	"vagrant": "ssh", "watchexec": "", "wsl": "", "xvfb-run": "", "yarn": "exec dlx",
+	"pipenv": "run", "pipx": "run", "pnpm": "exec dlx", "podman": "exec run", "poetry": "run", "powershell": "", "please": "", "prlimit": "", "proot": "", "pwsh": "", "retry": "", "rlwrap": "", "rush": "",
+	"rr": "record", "runcon": "", "rustup": "run", "screen": "", "setarch": "", "setpriv": "", "sg": "", "softlimit": "", "ssh-agent": "", "start-stop-daemon": "",
+	"strace": "", "systemd-cat": "", "systemd-inhibit": "", "systemd-run": "", "tmux": "", "toolbox": "run", "trickle": "", "ts": "", "tsp": "", "unshare": "", "uv": "run", "uvx": "", "valgrind": "",
+	"vagrant": "ssh", "watchexec": "", "winpty": "", "wsl": "", "xonsh": "", "xvfb-run": "", "yarn": "exec dlx",
 }
 
 // globals are the options that some programs take before the word that says what to do.
@@ -112,6 +118,8 @@ func specialOf(name string) func(r *reading, ws []word, how string) {
 		return (*reading).fd
 	case "ssh", "autossh", "slogin":
 		return (*reading).ssh
+	case "at", "batch", "newgrp":
+		return (*reading).later
 	case "watch":
 		return (*reading).watch
 	case "alias":
@@ -135,7 +143,9 @@ func (r *reading) shell(ws []word, how string) {
 		}
 		if strings.HasPrefix(arg, "--") {
 			if arg == "--rcfile" || arg == "--init-file" || arg == "--init-command" {
-				i++
+				if i++; i < len(ws) {
+					r.source([]word{ws[0], ws[i]}, how)
+				}
 			}
 			text = text || arg == "--command"
 			continue
@@ -148,7 +158,10 @@ func (r *reading) shell(ws []word, how string) {
 	}
 	switch {
 	case text && i < len(ws):
+		outer := r.given
+		r.given = ws[i+1:]
 		r.shellText(ws[i], how+" -c")
+		r.given = outer
 	case text:
 	case i < len(ws) && !stdin && !isStandardInput(ws[i].text):
 		if ws[i].inner != nil {
@@ -239,6 +252,9 @@ func (r *reading) xargs(ws []word, how string) {
 	}
 	from, outer := len(r.forms), r.stdin
 	r.stdin = feed{} // xargs has read it
+	if outer.kind == feedText {
+		r.guessed(append(slices.Clone(inner), literals(strings.Fields(outer.text))...), how)
+	}
 	r.command(inner, how)
 	r.stdin = outer
 	for j := from; j < len(r.forms); j++ {
@@ -331,6 +347,9 @@ func (r *reading) ssh(ws []word, how string) {
 	}
 	r.standardInput("sh", how)
 }
+
+// later reads a program that gives a shell what it reads.
+func (r *reading) later(_ []word, how string) { r.standardInput("sh", how) }
 
 func (r *reading) watch(ws []word, how string) {
 	i, _ := wrapper{short: "nq", long: "interval equexit"}.skip(ws)

@@ -39,7 +39,7 @@ var actorCommand = []string{"/run/bourn/bourn", "actor"}
 
 // newActor returns what starts an actor for the run when it is needed.
 func newActor(r *runner) *actorOf {
-	return &actorOf{runner: r, client: api.NewSocketClient(filepath.Join(r.home.Dir, "bourn.sock"))}
+	return &actorOf{runner: r, client: api.NewSocketClient(filepath.Join(r.home.Dir, api.SocketName))}
 }
 
 // tools returns a connection to the control plane's tools, for this run, with an actor

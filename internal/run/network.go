@@ -68,6 +68,9 @@ func (r *runner) hostRefused(no egress.Refusal) {
 // grant would.
 func (r *runner) hostGrant(target, reason string) string {
 	h, err := policy.ParseHost(target)
+	if r.Whole != r.Plan && r.ownPreset() != "" {
+		return "" // a grant would be governed tools' alone
+	}
 	if h.Addr.IsLoopback() || policy.OwnNet.Masked().Contains(h.Addr) {
 		return "" // a program that looks for one of the run's own
 	}

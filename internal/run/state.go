@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/rogpeppe/go-internal/lockedfile"
+	"bourn/internal/audit"
 )
 
 // What bourn knows from one run to the next stands in files of $BOURN_HOME. Each is replaced
@@ -15,7 +15,7 @@ import (
 // lockFile takes the lock under which a file is replaced, and removes what killed commands
 // were writing for it.
 func lockFile(at string) (unlock func(), err error) {
-	if unlock, err = lockedfile.MutexAt(at + ".lock").Lock(); err != nil {
+	if unlock, err = audit.Lock(at + ".lock"); err != nil {
 		return nil, fmt.Errorf("cannot take a lock: %w", err)
 	}
 	left, _ := filepath.Glob(filepath.Join(filepath.Dir(at), "."+filepath.Base(at)+".*"))

@@ -65,7 +65,7 @@ func (p *Prepared) actor(stderr *os.File, serve func(*api.Client, Report) error)
 	p.Plan = &plan
 	p.Request.Advisory = false // an actor performs nothing without a seal
 	p.actorOnly = true
-	client := api.NewSocketClient(filepath.Join(p.home.Dir, "bourn.sock"))
+	client := api.NewSocketClient(filepath.Join(p.home.Dir, api.SocketName))
 	served := make(chan error, 1)
 	told := func(r Report) {
 		go connectActor(client, r, ours, func() { // it may wait for a client until the process ends
@@ -118,8 +118,8 @@ func Relay(conn net.Conn, in io.Reader, out io.Writer) error {
 	defer conn.Close()
 	gone := make(chan struct{})
 	go func() { // it may wait for in until the process ends
-		defer close(gone)
 		_, _ = io.Copy(conn, in) // a client that has gone is one that has said all
+		close(gone)
 		if half, ok := conn.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		} else {

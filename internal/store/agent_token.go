@@ -2,11 +2,7 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
-	"strings"
 	"time"
 
 	"bourn"
@@ -18,11 +14,7 @@ import (
 const AgentPrefix = "bourn_agent_"
 
 // LooksLikeAgentToken reports whether s has the form of one.
-func LooksLikeAgentToken(s string) bool {
-	secret, ok := strings.CutPrefix(s, AgentPrefix)
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
-	return ok && err == nil && len(raw) == 32
-}
+func LooksLikeAgentToken(s string) bool { return looksLike(s, AgentPrefix) }
 
 // An AgentToken is what is kept of a token with which a client asks for the tools of one
 // agent of one member, in one directory, and for nothing else.
@@ -49,12 +41,9 @@ func scanAgentToken(row pgx.CollectableRow) (t AgentToken, err error) {
 // NewAgentToken makes a token of what t says and returns it, for the only time, with what
 // is kept.
 func (s *Store) NewAgentToken(ctx context.Context, t AgentToken) (string, AgentToken, error) {
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	token := AgentPrefix + base64.RawURLEncoding.EncodeToString(secret)
-	hash := sha256.Sum256([]byte(token))
+	token := AgentPrefix + newSecret()
 	rows, err := s.control.Query(ctx, `insert into control.agent_tokens (name, hash, member, agent, dir, expires_at) values ($1, $2, $3, $4, $5, $6)
-		returning `+agentTokenColumns, t.Name, hash[:], t.Member, string(t.Agent), t.Dir, t.Expires)
+		returning `+agentTokenColumns, t.Name, hashOf(token), t.Member, string(t.Agent), t.Dir, t.Expires)
 	if err != nil {
 		return "", AgentToken{}, classify(err)
 	}
@@ -68,9 +57,8 @@ func (s *Store) NewAgentToken(ctx context.Context, t AgentToken) (string, AgentT
 // CheckAgentToken returns the token that was presented, if it is one that was made, has not
 // expired and was not revoked; else ErrDenied, which does not say why.
 func (s *Store) CheckAgentToken(ctx context.Context, presented string) (AgentToken, error) {
-	hash := sha256.Sum256([]byte(presented))
 	rows, err := s.control.Query(ctx, `select `+agentTokenColumns+` from control.agent_tokens
-		where hash = $1 and revoked_at is null and expires_at > clock_timestamp()`, hash[:])
+		where hash = $1 and revoked_at is null and expires_at > clock_timestamp()`, hashOf(presented))
 	if err != nil {
 		return AgentToken{}, classify(err)
 	}

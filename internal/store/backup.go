@@ -13,14 +13,11 @@ import (
 // for what a backup holds; Prepare is called when that is in. Databases of these names
 // must hold nothing: with a row in one it is ErrConflict, and nothing is done.
 func Recreate(ctx context.Context, admin func(database string) string) error {
-	conn, err := connect(ctx, admin("postgres"))
+	conn, err := asAdministrator(ctx, admin)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := checkServer(ctx, conn); err != nil {
-		return err
-	}
 	for _, db := range databases {
 		holds, err := holding(ctx, conn, admin, db.name)
 		if err != nil {

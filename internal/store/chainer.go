@@ -13,6 +13,7 @@ import (
 	"bourn/internal/audit"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A Chainer links what was committed and signs checkpoints. One works at a time, of
@@ -68,7 +69,7 @@ func (s *Store) Chainer(ctx context.Context, key ed25519.PrivateKey, head audit.
 // with what went wrong; the caller runs it again. signed gets each checkpoint, and a zero
 // one after a step that had nothing to sign.
 func (c *Chainer) Run(ctx context.Context, interval time.Duration, signed func(audit.Signed)) error {
-	conn, err := c.store.control.Acquire(ctx)
+	conn, err := c.acquire(ctx)
 	if err != nil {
 		return classify(err)
 	}
@@ -104,6 +105,13 @@ func (c *Chainer) Run(ctx context.Context, interval time.Duration, signed func(a
 			last = true
 		}
 	}
+}
+
+// acquire takes a connection also where ctx has ended meanwhile: there is a last step then.
+func (c *Chainer) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectWithin)
+	defer cancel()
+	return c.store.control.Acquire(ctx)
 }
 
 func tryLock(ctx context.Context, conn *pgx.Conn) (locked bool, err error) {

@@ -18,13 +18,8 @@ import (
 // LoginRoles are the roles that the control plane connects as.
 var LoginRoles = []string{"bourn_control", "bourn_member", "bourn_app"}
 
-// NewPassword returns a random password for a role: 32 bytes, in letters that no URL and
-// no connection string treats specially.
-func NewPassword() string {
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	return base64.RawURLEncoding.EncodeToString(secret)
-}
+// NewPassword returns a random password for a role.
+func NewPassword() string { return newSecret() }
 
 // SetPasswords gives roles their passwords, as a superuser. The server gets and keeps what
 // it needs to check one; the password itself is not sent and can be in none of its logs.

@@ -12,10 +12,8 @@ import (
 	"bourn/internal/store/cluster"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 )
 
 // The databases.
@@ -53,14 +51,11 @@ var databases = []struct {
 // changes nothing where all is as it should be. Of several at once one works and the
 // others wait. A database that a newer version of Bourn migrated is ErrConflict.
 func Prepare(ctx context.Context, admin func(database string) string) error {
-	conn, err := connect(ctx, admin("postgres"))
+	conn, err := asAdministrator(ctx, admin)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := checkServer(ctx, conn); err != nil {
-		return err
-	}
 	if _, err := conn.Exec(ctx, roles); err != nil {
 		return fmt.Errorf("cannot make the database's roles: %w", err)
 	}
@@ -73,6 +68,23 @@ func Prepare(ctx context.Context, admin func(database string) string) error {
 		}
 	}
 	return nil
+}
+
+// asAdministrator connects to a server whose databases are to be made or changed. Of
+// several at once one works and the others wait here: the lock is the connection's.
+func asAdministrator(ctx context.Context, admin func(database string) string) (*pgx.Conn, error) {
+	conn, err := connect(ctx, admin("postgres"))
+	if err != nil {
+		return nil, err
+	}
+	err = checkServer(ctx, conn)
+	if err == nil {
+		_, err = conn.Exec(ctx, "select pg_catalog.pg_advisory_lock(7720, 2)")
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return conn, nil
 }
 
 // checkServer refuses a server whose row security is not to be trusted, and a caller
@@ -105,13 +117,7 @@ func createDatabase(ctx context.Context, conn *pgx.Conn, name, owner, connect st
 		return err
 	}
 	if !exists {
-		_, err := conn.Exec(ctx, fmt.Sprintf("create database %s owner %s template template0 encoding 'UTF8'", name, owner))
-		var refused *pgconn.PgError
-		// Another that started at the same time was quicker.
-		if errors.As(err, &refused) && (refused.Code == "42P04" || refused.Code == "23505") {
-			err = nil
-		}
-		if err != nil {
+		if _, err := conn.Exec(ctx, fmt.Sprintf("create database %s owner %s template template0 encoding 'UTF8'", name, owner)); err != nil {
 			return err
 		}
 	}
@@ -121,25 +127,21 @@ func createDatabase(ctx context.Context, conn *pgx.Conn, name, owner, connect st
 	return err
 }
 
-// prepareDatabase migrates a database and closes its side doors, under one lock.
+// prepareDatabase migrates a database and closes its side doors.
 func prepareDatabase(ctx context.Context, url string, sets []string, after string) error {
-	config, err := pgx.ParseConfig(url)
+	conn, err := connect(ctx, url)
 	if err != nil {
-		return errors.New("cannot read the database's URL")
+		return err
 	}
-	db := stdlib.OpenDB(*config)
+	defer conn.Close(context.WithoutCancel(ctx))
+	db := stdlib.OpenDB(*conn.Config())
 	defer db.Close()
 	for _, set := range sets {
 		if err := migrate(ctx, db, set); err != nil {
 			return err
 		}
 	}
-	conn, err := connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = conn.Exec(ctx, "begin; select pg_catalog.pg_advisory_xact_lock(7720, 2);\n"+sideDoors+";\n"+after+"; commit")
+	_, err = conn.Exec(ctx, "begin;\n"+sideDoors+";\n"+after+"; commit")
 	return err
 }
 
@@ -149,12 +151,8 @@ func migrate(ctx context.Context, db *sql.DB, set string) error {
 	if err != nil {
 		return err
 	}
-	locker, err := lock.NewPostgresSessionLocker()
-	if err != nil {
-		return err
-	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName("goose_"+set), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+		goose.WithTableName("goose_"+set), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("cannot read the migrations %s: %w", set, err)
 	}

@@ -2,9 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"time"
@@ -59,9 +56,7 @@ type Querier interface {
 
 // Issue makes a session for a member, valid for at most 31 days.
 func (d Door) Issue(ctx context.Context, member MemberID, kind Kind, valid time.Duration) (Session, error) {
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	s := Session{token: base64.RawURLEncoding.EncodeToString(secret), Member: member}
+	s := Session{token: newSecret(), Member: member}
 	err := d.sessions.QueryRow(ctx, "select auth.issue($1, $2, $3, $4, $5)",
 		s.hash(), member, d.role, kind, pgtype.Interval{Microseconds: valid.Microseconds(), Valid: true}).Scan(&s.Expires)
 	if err != nil {
@@ -78,10 +73,7 @@ func (d Door) Revoke(ctx context.Context, s Session) error {
 	return nil
 }
 
-func (s Session) hash() []byte {
-	h := sha256.Sum256([]byte(s.token))
-	return h[:]
-}
+func (s Session) hash() []byte { return hashOf(s.token) }
 
 // As runs f in a transaction that acts as the session, and commits it if f returns nil.
 // A session that has ended is ErrDenied, before f is called.

@@ -148,6 +148,9 @@ func TestMembersInControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	ann, bob := member(t, db, "Ann", true), member(t, db, "Bob", false)
+	if _, _, err := db.NewAgentToken(t.Context(), store.AgentToken{Name: "x", Member: bob, Agent: "builder", Dir: "/srv", Expires: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
 	tables := rows(t, db.Connect(t, cluster.Admin, "control"), "select schemaname||'.'||tablename from pg_tables where schemaname in ('control', 'log')")
 	if len(tables) < 6 {
 		t.Fatalf("%v", tables)

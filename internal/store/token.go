@@ -2,11 +2,7 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
-	"strings"
 	"time"
 
 	"bourn"
@@ -20,11 +16,7 @@ const DiagnosticsPrefix = "bourn_diag_"
 
 // LooksLikeDiagnosticsToken reports whether s has the form of one, which costs nothing to
 // tell.
-func LooksLikeDiagnosticsToken(s string) bool {
-	secret, ok := strings.CutPrefix(s, DiagnosticsPrefix)
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(secret)
-	return ok && err == nil && len(raw) == 32
-}
+func LooksLikeDiagnosticsToken(s string) bool { return looksLike(s, DiagnosticsPrefix) }
 
 // A DiagnosticsToken is what is kept of a token that may read health, status, metrics
 // and traces, and nothing else.
@@ -39,12 +31,9 @@ type DiagnosticsToken struct {
 
 // NewDiagnosticsToken makes a token and returns it, for the only time, with what is kept.
 func (s *Store) NewDiagnosticsToken(ctx context.Context, name, by string, expires *time.Time) (string, DiagnosticsToken, error) {
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	token := DiagnosticsPrefix + base64.RawURLEncoding.EncodeToString(secret)
-	hash := sha256.Sum256([]byte(token))
+	token := DiagnosticsPrefix + newSecret()
 	rows, err := s.control.Query(ctx, `insert into control.diagnostics_tokens (name, hash, created_by, expires_at) values ($1, $2, $3, $4)
-		returning id::text, name, created_at, created_by, expires_at, revoked_at`, name, hash[:], by, expires)
+		returning id::text, name, created_at, created_by, expires_at, revoked_at`, name, hashOf(token), by, expires)
 	if err != nil {
 		return "", DiagnosticsToken{}, classify(err)
 	}
@@ -58,10 +47,9 @@ func (s *Store) NewDiagnosticsToken(ctx context.Context, name, by string, expire
 // CheckDiagnosticsToken returns the token that was presented, if it is one that was made,
 // has not expired and was not revoked; else ErrDenied, which does not say why.
 func (s *Store) CheckDiagnosticsToken(ctx context.Context, presented string) (DiagnosticsToken, error) {
-	hash := sha256.Sum256([]byte(presented))
 	rows, err := s.control.Query(ctx, `select id::text, name, created_at, created_by, expires_at, revoked_at
 		from control.diagnostics_tokens
-		where hash = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())`, hash[:])
+		where hash = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())`, hashOf(presented))
 	if err != nil {
 		return DiagnosticsToken{}, classify(err)
 	}

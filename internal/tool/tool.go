@@ -20,6 +20,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -45,7 +46,7 @@ type Tool struct {
 	// Request makes the input into what an actor is asked.
 	Request func(input []byte) (workspace.Request, error)
 	// Text makes the actor's result into what a model reads.
-	Text func(result []byte) (string, error)
+	Text func(result workspace.Raw) (string, error)
 }
 
 // ReadOnly reports whether the tool only reads.
@@ -67,6 +68,12 @@ func define[I, R any](t Tool, request func(I) (workspace.Request, error), text f
 	if err != nil {
 		panic(err) // a type of this package's own: a test makes every tool
 	}
+	for _, p := range schema.Properties {
+		// A slice may be null to the library; some clients know one type at a time.
+		if p.Types = slices.DeleteFunc(p.Types, func(k string) bool { return k == "null" }); len(p.Types) == 1 {
+			p.Type, p.Types = p.Types[0], nil
+		}
+	}
 	t.Input = schema
 	t.Request = func(input []byte) (workspace.Request, error) {
 		var in I
@@ -77,9 +84,9 @@ func define[I, R any](t Tool, request func(I) (workspace.Request, error), text f
 		r.Tool = t.Name
 		return r, err
 	}
-	t.Text = func(result []byte) (string, error) {
+	t.Text = func(result workspace.Raw) (string, error) {
 		var r R
-		if err := json.Unmarshal(result, &r); err != nil {
+		if err := result.Into(&r); err != nil {
 			return "", fmt.Errorf("%w: the result of %s cannot be read", bourn.ErrInternal, t.Name)
 		}
 		return text(r), nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"bourn"
 	"bourn/internal/review"
@@ -36,7 +37,7 @@ const maxCalls = 32
 func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &serving{actor: a, channel: newChannel(conn), rules: review.Invalid(errors.New("no rules were forwarded")),
-		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls)}
+		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls), ended: make(chan error, 1)}
 	a.family.adopt()
 	defer a.family.end()
 	defer s.all.Wait()
@@ -46,28 +47,10 @@ func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if err := s.channel.send(message{Hello: &hello{Protocol: Protocol, Version: a.Version, Pid: os.Getpid(), Cwd: a.Cwd, Home: a.Home}}); err != nil {
-		return fmt.Errorf("%w: the owner cannot be greeted: %w", bourn.ErrUnavailable, err)
+		return nil // it has gone already
 	}
-	for {
-		m, err := s.channel.receive()
-		if errors.Is(err, bourn.ErrInvalid) {
-			return err
-		}
-		if err != nil {
-			return nil
-		}
-		switch {
-		case m.Rules != nil:
-			s.setRules(m.Rules.Document)
-		case m.Call != nil:
-			m.Call.Request.Content = m.blob
-			s.start(ctx, m.ID, *m.Call)
-		case m.Cancel:
-			s.cancel(m.ID)
-		case m.Taken:
-			s.taken(m.ID)
-		}
-	}
+	s.listen(ctx)
+	return <-s.ended
 }
 
 // serving is an actor with its owner.
@@ -76,6 +59,7 @@ type serving struct {
 	channel *channel
 	all     sync.WaitGroup
 	slots   chan struct{}
+	ended   chan error // gets one when nobody listens any more
 
 	mu      sync.Mutex
 	rules   *review.Compiled
@@ -93,6 +77,53 @@ func (a *Actor) base() review.Base {
 	return review.Base{Root: a.Cwd, Home: a.Home, FoldCase: a.FoldCase}
 }
 
+// handOver is how long a call may take that is performed by who listens.
+const handOver = 5 * time.Millisecond
+
+// quick are the verbs that are performed by who listens: for them, waking another thread
+// takes longer than the work.
+var quick = map[Verb]bool{Read: true, Inspect: true}
+
+// listen takes messages until the owner has gone. Where a quick call turns out to be none, as
+// on a file system that does not answer, another goroutine goes on listening.
+func (s *serving) listen(ctx context.Context) {
+	for {
+		m, err := s.channel.receive()
+		if err != nil {
+			if !errors.Is(err, bourn.ErrInvalid) {
+				err = nil
+			}
+			s.ended <- err
+			return
+		}
+		switch {
+		case m.Rules != nil:
+			s.setRules(m.Rules.Document)
+		case m.Call != nil:
+			m.Call.Request.Content = m.blob
+			perform := s.start(ctx, m.ID, *m.Call)
+			if perform == nil {
+				continue
+			}
+			if !quick[m.Call.Request.Verb] || len(s.slots) == cap(s.slots) {
+				s.all.Go(perform)
+				continue
+			}
+			s.all.Add(1)
+			late := time.AfterFunc(handOver, func() { s.listen(ctx) })
+			perform()
+			s.all.Done()
+			if !late.Stop() {
+				return
+			}
+		case m.Cancel:
+			s.cancel(m.ID)
+		case m.Taken:
+			s.taken(m.ID)
+		}
+	}
+}
+
 // setRules compiles what the owner forwarded. What cannot be read denies every change.
 func (s *serving) setRules(document []byte) {
 	compiled := review.Invalid(errors.New("the forwarded rules could not be read"))
@@ -108,23 +139,25 @@ func (s *serving) setRules(document []byte) {
 	s.mu.Unlock()
 }
 
-// start performs a call beside the others. The rules that hold are those that were
-// forwarded before it. An id that is in use belongs to the call that came first.
-func (s *serving) start(ctx context.Context, id uint64, c call) {
+// start enters a call and returns what performs it. The rules that hold are those that were
+// forwarded before it. An id that is in use belongs to the call that came first: nil.
+func (s *serving) start(ctx context.Context, id uint64, c call) func() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	rules := s.rules
 	if _, twice := s.running[id]; twice {
-		s.mu.Unlock()
-		return
+		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &running{cancel: cancel, window: make(chan struct{}, window)}
-	for range window {
-		r.window <- struct{}{}
+	r := &running{cancel: cancel}
+	if c.Chunks {
+		r.window = make(chan struct{}, window)
+		for range window {
+			r.window <- struct{}{}
+		}
 	}
 	s.running[id] = r
-	s.mu.Unlock()
-	s.all.Go(func() {
+	return func() {
 		result, err := s.perform(ctx, r, rules, id, c)
 		// Its id is free again before the owner can know.
 		s.mu.Lock()
@@ -132,7 +165,7 @@ func (s *serving) start(ctx context.Context, id uint64, c call) {
 		s.mu.Unlock()
 		cancel()
 		s.answer(id, result, err)
-	})
+	}
 }
 
 func (s *serving) perform(ctx context.Context, r *running, rules *review.Compiled, id uint64, c call) (result any, err error) {

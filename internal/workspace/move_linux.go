@@ -60,7 +60,7 @@ func (w *work) moves(ctx context.Context, from, to *element) error {
 	if !w.ruled() {
 		return nil
 	}
-	fd, err := openat2(int(from.dir.Fd()), from.name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
+	fd, err := openat(int(from.dir.Fd()), from.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return w.pathProblem(from.at, err)
 	}

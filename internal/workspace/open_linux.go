@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,7 +61,7 @@ func (w *work) resolve(given string, flags int) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := openat2(unix.AT_FDCWD, at, unix.O_PATH|flags, unix.RESOLVE_NO_MAGICLINKS)
+	fd, err := follow(at, flags)
 	if err != nil {
 		return nil, w.pathProblem(at, err)
 	}
@@ -89,18 +90,121 @@ func ofProcess(p *place) bool {
 	return false
 }
 
-// openat2 opens a path without making it a terminal's or waiting for a pipe's other end.
-func openat2(dir int, path string, flags int, resolve uint64) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOCTTY), Resolve: resolve}
-	if flags&unix.O_PATH != 0 {
-		how.Flags &^= unix.O_NOCTTY // openat2 refuses what O_PATH ignores
-	}
+// openat opens a path without making it a terminal's or waiting for a pipe's other end. It
+// is not openat2: a seal refuses that (ENOSYS), since its mode stands behind a pointer, where
+// no filter sees it. A single name with O_NOFOLLOW follows nothing all the same.
+func openat(dir int, path string, flags int) (int, error) {
 	for {
-		fd, err := unix.Openat2(dir, path, &how)
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+		fd, err := unix.Openat(dir, path, flags|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+		if !errors.Is(err, unix.EINTR) {
 			return fd, err
 		}
 	}
+}
+
+// maxLinks is how many symbolic links a path may lead through, as for the kernel
+// (path_resolution(7)).
+const maxLinks = 40
+
+// follow opens an absolute path as a place. It goes name by name where a link is on the
+// way: those of /proc lead where no name does, and are not followed.
+func follow(at string, flags int) (int, error) {
+	fd, err := openat(unix.AT_FDCWD, at, unix.O_PATH|flags)
+	if err != nil {
+		return fd, err
+	}
+	if found, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && found == at {
+		return fd, nil // no link was on the way
+	}
+	unix.Close(fd)
+	if fd, err = openat(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY); err != nil {
+		return fd, err
+	}
+	rest := strings.Split(at, "/")
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		if name == "" || name == "." {
+			continue
+		}
+		next, err := openat(fd, name, unix.O_PATH|unix.O_NOFOLLOW)
+		if err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
+		to, link, err := linkOf(next)
+		if err == nil && link {
+			if links++; links > maxLinks {
+				err = unix.ELOOP
+			}
+		}
+		if err != nil {
+			unix.Close(next)
+			unix.Close(fd)
+			return -1, err
+		}
+		if !link {
+			unix.Close(fd)
+			fd = next
+			continue
+		}
+		unix.Close(next)
+		if strings.HasPrefix(to, "/") {
+			unix.Close(fd)
+			if fd, err = openat(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY); err != nil {
+				return -1, err
+			}
+		}
+		rest = append(strings.Split(to, "/"), rest...)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || flags&unix.O_DIRECTORY != 0 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		unix.Close(fd)
+		return -1, cmp.Or(err, error(unix.ENOTDIR))
+	}
+	return fd, nil
+}
+
+// linkOf tells whether a place is a symbolic link, and where it leads; one of /proc is
+// ELOOP.
+func linkOf(fd int) (to string, link bool, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", false, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", false, nil
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return "", true, err
+	}
+	if fs.Type == unix.PROC_SUPER_MAGIC {
+		return "", true, unix.ELOOP
+	}
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(fd, "", buf[:])
+	return string(buf[:max(n, 0)]), true, err
+}
+
+// openPlain opens an absolute path as a place, name by name, following no link at all.
+func openPlain(at string) (int, error) {
+	fd, err := openat(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, err
+	}
+	for name := range strings.SplitSeq(at, "/") {
+		if name == "" {
+			continue
+		}
+		next, err := openat(fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+		unix.Close(fd)
+		if err != nil {
+			return -1, err
+		}
+		fd = next
+	}
+	return fd, nil
 }
 
 // pathOf is the path of an open file, as the kernel knows it.

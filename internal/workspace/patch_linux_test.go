@@ -48,7 +48,7 @@ func modes(t testing.TB, dir string) map[string]string {
 // different afterwards is a target that says so.
 func TestPatchAgainstGit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	names := []string{"a", "b", "d/a", "d/e/f", "with space", "ta\tb", "qu\"ote", "ümlaut", "\xff\xfe", "back\\slash", "b/y", "-dash"}
+	names := []string{"a", "b", "d/a", "d/e/f", "with space", "ta\tb", "qu\"ote", "ümlaut", "\xff\xfe", "back\\slash", "e/b/y", "-dash"}
 	random := func(n int) []byte {
 		if rng.IntN(5) == 0 {
 			b := make([]byte, rng.IntN(3000))
@@ -369,4 +369,3 @@ func TestInFullDisk(t *testing.T) {
 	}
 	o.must(Request{Verb: Patch, Content: edits("a", "b")}, nil)
 }
-

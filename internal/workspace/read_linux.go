@@ -94,7 +94,7 @@ func (w *work) entry(name, at string, dir int) (any, error) {
 	if err := w.opened(at, at, bourn.Read); err != nil {
 		return nil, err
 	}
-	fd, err := openat2(dir, name, unix.O_PATH|unix.O_NOFOLLOW, unix.RESOLVE_NO_MAGICLINKS)
+	fd, err := openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, w.pathProblem(at, err)
 	}

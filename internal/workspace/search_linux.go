@@ -178,7 +178,7 @@ func (r *SearchResult) add(f *found, limit int) bool {
 
 // search searches one file, with a buffer that it returns for the next.
 func (f *found) search(m *lineMatcher, limit int, buffer []byte) []byte {
-	fd, err := openat2(int(f.dir.Fd()), f.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, unix.RESOLVE_BENEATH)
+	fd, err := openat(int(f.dir.Fd()), f.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW)
 	if err != nil {
 		f.denied = !errors.Is(err, fs.ErrNotExist)
 		f.skipped = !f.denied

@@ -82,7 +82,7 @@ func (w *work) existing(p *place, given string, operations []bourn.Operation) (*
 	if len(t.now) > maxRead {
 		return nil, &Problem{Code: bourn.CodeInvalid, Reason: "too_large", Text: fmt.Sprintf("%q has more than %d bytes, which is what a tool changes", given, maxRead), Hint: "use shell_exec"}
 	}
-	fd, err := openat2(unix.AT_FDCWD, filepath.Dir(p.at), unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	fd, err := openPlain(filepath.Dir(p.at))
 	if err != nil {
 		return nil, w.pathProblem(p.at, err)
 	}
@@ -171,7 +171,7 @@ func (t *target) makeDirs() error {
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
-		fd, err := openat2(int(t.dir.Fd()), name, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
+		fd, err := openat(int(t.dir.Fd()), name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err != nil {
 			return err
 		}

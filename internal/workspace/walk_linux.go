@@ -108,7 +108,7 @@ func (k *walk) one(dir *os.File, e dirent, name, full string, left int) error {
 	if !e.kind.IsDir() || left <= 1 || k.bare && e.name == ".git" {
 		return nil
 	}
-	fd, err := openat2(int(dir.Fd()), e.name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)
+	fd, err := openat(int(dir.Fd()), e.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		k.leftOut++ // denied, or no longer a directory
 		return nil

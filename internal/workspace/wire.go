@@ -90,12 +90,18 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// A channel sends and receives frames. Sending is safe for several at once.
+// A channel sends and receives frames. Sending is safe for several at once, receiving for one.
 type channel struct {
-	r  *bufio.Reader
-	mu sync.Mutex
-	w  io.Writer
+	r    *bufio.Reader
+	text []byte // of the last frame that came; kept for the next
+
+	mu  sync.Mutex
+	w   io.Writer
+	out []byte // the last frame that went; likewise
 }
+
+// kept is how long a buffer may be that is kept.
+const kept = 128 << 10
 
 func newChannel(rw io.ReadWriter) *channel {
 	return &channel{r: bufio.NewReaderSize(rw, 64<<10), w: rw}
@@ -112,14 +118,21 @@ func (c *channel) send(m message) error {
 	if len(body)+len(m.blob) > maxFrame {
 		return fmt.Errorf("%w: a message of %d bytes; %d fit", bourn.ErrInvalid, len(body)+len(m.blob), maxFrame)
 	}
-	frame := make([]byte, headSize, headSize+len(body)+min(len(m.blob), 64<<10))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	frame := append(c.out[:0], make([]byte, headSize)...)
 	binary.BigEndian.PutUint32(frame, uint32(len(body)))
 	binary.BigEndian.PutUint32(frame[4:], uint32(len(m.blob)))
 	frame = append(frame, body...)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(m.blob) <= 64<<10 {
-		_, err = c.w.Write(append(frame, m.blob...))
+	if len(m.blob) <= kept/2 {
+		frame = append(frame, m.blob...)
+		m.blob = nil
+	}
+	if cap(frame) <= kept {
+		c.out = frame
+	}
+	if m.blob == nil {
+		_, err = c.w.Write(frame)
 		return err
 	}
 	both := net.Buffers{frame, m.blob}
@@ -138,17 +151,26 @@ func (c *channel) receive() (message, error) {
 	if n > maxFrame || blob > maxFrame || n+blob > maxFrame {
 		return m, fmt.Errorf("%w: a message of %d and %d bytes; %d fit", bourn.ErrInvalid, n, blob, maxFrame)
 	}
-	body := make([]byte, n+blob)
-	if _, err := io.ReadFull(c.r, body); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return m, err
+	text := c.text[:0]
+	if int(n) > cap(text) {
+		text = make([]byte, 0, n)
+	}
+	text = text[:n]
+	if n <= kept {
+		c.text = text
 	}
 	if blob > 0 {
-		m.blob = body[n:]
+		m.blob = make([]byte, blob)
 	}
-	if err := json.Unmarshal(body[:n], &m); err != nil {
+	for _, part := range [][]byte{text, m.blob} {
+		if _, err := io.ReadFull(c.r, part); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return m, err
+		}
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("%w: a message that cannot be read: %w", bourn.ErrInvalid, err)
 	}
 	return m, nil

@@ -24,6 +24,9 @@ var versions = map[string]string{
 	"@anthropic-ai/claude-code":               "2.1.332",
 	"@openai/codex":                           "0.171.0",
 	"@modelcontextprotocol/server-everything": "2026.8.31",
+	"@modelcontextprotocol/conformance":       "0.2.0-alpha.12",
+	"@modelcontextprotocol/inspector":         "2.12.0",
+	"node":                                    "24.9.0", // which those two need
 }
 
 // installTime is how long npm may take for one package: two of them are large.
