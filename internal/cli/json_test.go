@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"bourn"
-	"bourn/api"
 	"bourn/internal/cli"
 	"bourn/internal/run/runtest"
 	"bourn/internal/store/cluster"
@@ -69,6 +68,10 @@ var successes = []struct {
 	{"bourn key diagnostics new", []string{"key", "diagnostics", "new", "monitoring", "--json"}},
 	{"bourn key diagnostics list", []string{"key", "diagnostics", "list", "--json"}},
 	{"bourn key diagnostics revoke", []string{"key", "diagnostics", "revoke", "TOKEN", "--json"}},
+	{"bourn agent create", []string{"agent", "create", "--json", "AGENT2", "--write", ".", "--", "true"}},
+	{"bourn key mcp new", []string{"key", "mcp", "new", "editor", "--agent", "AGENT2", "--json"}},
+	{"bourn key mcp list", []string{"key", "mcp", "list", "--json"}},
+	{"bourn key mcp revoke", []string{"key", "mcp", "revoke", "TOKEN", "--json"}},
 	{"bourn serve", []string{"serve", "--stop", "--json"}},
 	{"bourn db restore", []string{"db", "restore", "b.tar", "--replace", "--json"}},
 }
@@ -132,8 +135,8 @@ func TestJSON(t *testing.T) {
 		if r.Status != 0 || !json.Valid([]byte(r.Out)) || strings.HasPrefix(strings.TrimSpace(r.Out), "{\n  \"error\":") {
 			t.Errorf("%s: status %d, and this is no success in JSON:\n%s%s", s.command, r.Status, r.Out, r.Err)
 		}
-		if s.command == "bourn key diagnostics new" {
-			var made api.DiagnosticsToken
+		if strings.HasPrefix(s.command, "bourn key ") && strings.HasSuffix(s.command, " new") {
+			var made struct{ ID string }
 			_ = json.Unmarshal([]byte(r.Out), &made)
 			token = made.ID
 		}

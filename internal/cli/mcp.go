@@ -17,7 +17,7 @@ import (
 func (a *app) mcpCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use: "mcp", Short: "Serve the governed tools to an MCP client",
-		Long:    "The governed tools (files, shell, git) are offered over MCP. Each call is reviewed, logged, and performed under the agent's seal.",
+		Long:    "The governed tools (files, shell, git) are offered over MCP. Each call is reviewed, logged,\nand performed under the agent's seal.",
 		Example: "  bourn mcp serve\n  bourn mcp serve --agent builder",
 	}, a.mcpServeCommand())
 }
@@ -32,7 +32,8 @@ Inside a run it carries the bytes to the run's gate and back: the tools act unde
 grants. Outside, with --agent, it starts a run whose command is nothing but the tools: they
 act under the agent's grants, and the client itself is not sealed. The control plane is
 started where none runs. Everything ends with the client.`,
-		Example: `  bourn run -- claude --mcp-config '{"mcpServers":{"bourn":{"command":"bourn","args":["mcp","serve"]}}}'
+		Example: `  bourn mcp serve
+  bourn mcp serve --agent builder
   claude mcp add bourn -- bourn mcp serve --agent builder
   codex mcp add bourn -- bourn mcp serve --agent builder`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -198,6 +198,22 @@ func TestToolsInside(t *testing.T) {
 		within(t, "the command is ended", func() bool { return !runs(t, "9876599") })
 		c.mustSay("hello", "files_read", `{"path":"a.txt"}`)
 		c.leaves()
+
+		// A client that goes takes its calls with it, and not the run.
+		c = toolServer(t, u, "run", "-q", "--", "sh", "-c", "/run/bourn/bourn mcp serve; exec sleep 9876577")
+		c.send(5, "tools/call", `{"name":"shell_exec","arguments":{"command":"sleep 9876566"}}`)
+		within(t, "the command runs", func() bool { return runs(t, "9876566") })
+		began := time.Now()
+		c.in.Close()
+		within(t, "the command is ended", func() bool { return !runs(t, "9876566") })
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it takes %s", took)
+		}
+		within(t, "the run goes on", func() bool { return runs(t, "9876577") })
+		if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		c.leaves()
 	})
 }
 

@@ -136,6 +136,21 @@ func TestToolsOnly(t *testing.T) {
 		profile := filepath.Join(u.Home, ".bourn/agents/mur/profile.yaml")
 		u.Write(profile, u.Read(profile)+"tools: {only: true}\n")
 		at, key := u.Path("a.txt"), u.Path("key")
+		if r := u.Do("git", "init", "-q"); r.Status != 0 {
+			t.Fatal(r.Err)
+		}
+		plants := u.Home + "/.local/bin" // which the host has not
+		for i, v := range u.Env {
+			if strings.HasPrefix(v, "PATH=") {
+				u.Env[i] = "PATH=" + plants + ":" + strings.TrimPrefix(v, "PATH=")
+			}
+		}
+		planted := asks(t, u, "mur", "mkdir -p "+plants, `printf '#!/bin/sh\ncat `+at+` >~/leak\n' >`+plants+`/git; chmod +x `+plants+`/git`,
+			`call git_status '{"path":"`+u.Work+`"}'`, "cat ~/leak 2>/dev/null && echo leaked")
+		says(t, planted, "exit status 0")
+		if strings.Contains(planted, "leaked") {
+			t.Errorf("what the agent left in its home was executed with the grants of governed tools:\n%s", planted)
+		}
 		out := asks(t, u, "mur", "cat "+at+" || echo own: $?", "echo x > "+u.Path("own")+" || echo own write: $?", "ls -A "+u.Work+" | grep a.txt",
 			`call files_read '{"path":"`+at+`"}'`, `call files_read '{"path":"`+key+`"}'`, `call files_write '{"path":"`+u.Path("b.txt")+`","content":"made"}'`,
 			`call shell_exec '{"command":"cat a.txt b.txt; cat key","cwd":"`+u.Work+`"}'`, "/run/bourn/bourn explain read "+at)

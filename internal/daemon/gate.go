@@ -56,11 +56,10 @@ type gatedRun struct {
 	actor  *workspace.Client
 	calls  chan struct{} // one for each call at once, of all its clients
 
-	mu       sync.Mutex
-	from     *inForce // what rules was made of
-	rules    *review.Compiled
-	document []byte
-	clients  int
+	mu      sync.Mutex
+	from    *inForce // what rules was made of
+	rules   *review.Compiled
+	clients int
 }
 
 func newGate(c *control) *gate {

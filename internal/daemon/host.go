@@ -127,19 +127,30 @@ func (g *gate) unusedFor(h *host) {
 		h.idle.Reset(hostIdle)
 		return
 	}
+	g.forget(h)
 	h.end()
+}
+
+// forget lets nobody have a host any more: who asks next gets another. The lock is held.
+func (g *gate) forget(h *host) {
+	if g.hosts[h.key] == h {
+		delete(g.hosts, h.key)
+	}
 }
 
 // runHost runs a host from its start to its end.
 func (g *gate) runHost(ctx context.Context, h *host) {
 	defer h.end()
 	defer h.idle.Stop()
-	defer func() {
+	p, err := g.startHost(ctx, h)
+	if err == nil {
+		defer p.stop()
+	}
+	defer func() { // before its end: who asks meanwhile gets another
 		g.mu.Lock()
-		delete(g.hosts, h.key)
+		g.forget(h)
 		g.mu.Unlock()
 	}()
-	p, err := g.startHost(ctx, h)
 	h.err = err
 	close(h.ready)
 	if err != nil {
@@ -150,7 +161,6 @@ func (g *gate) runHost(ctx context.Context, h *host) {
 	case <-ctx.Done():
 	case <-h.run.actor.Ended():
 	}
-	p.stop()
 }
 
 // startHost starts the process, and waits until its actor is there.

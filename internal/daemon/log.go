@@ -26,8 +26,9 @@ const (
 	maxRuns        = 10000 // whose quotas are counted; the rest share one
 	maxLike        = 2000  // refusals that are held against new ones: each some kilobytes
 	maxWaiting     = 10000 // entries that wait for a commit; more are refused
-	maxUnawaited   = 1000  // and of those whose writers do not wait for it
-	commitMost     = 2000  // entries that share a commit
+	lingerFor      = 5 * time.Millisecond
+	maxUnawaited   = 1000 // and of those whose writers do not wait for it
+	commitMost     = 2000 // entries that share a commit
 	commitWithin   = 10 * time.Second
 )
 
@@ -44,7 +45,8 @@ type logWriter struct {
 
 	mu      sync.Mutex
 	waiting []*pending
-	busy    bool
+	busy    bool // somebody drains
+	lingers bool // somebody will
 	closed  bool
 	runs    map[string]*quota
 	like    map[likeness]*collapsed
@@ -95,8 +97,9 @@ func (w *logWriter) Append(ctx context.Context, e audit.Entry) error {
 }
 
 // Later lets an entry that an effect has had be committed after what was committed before,
-// and does not wait for it: failed is told of what could not be. Where much waits already it
-// waits, too.
+// and does not wait for it: failed is told of what could not be. It goes with the next entry
+// that somebody waits for, if one comes within a moment. Where much waits already it waits,
+// too.
 func (w *logWriter) Later(e audit.Entry, failed func(error)) {
 	body, err := e.Encode(w.now())
 	if err != nil {
@@ -113,13 +116,31 @@ func (w *logWriter) Later(e audit.Entry, failed func(error)) {
 		}
 		return
 	}
-	p := w.enter(e, body)
+	p := &pending{store.EncodedEntry{ID: e.ID, At: e.At, Body: body}, make(chan error, 1)}
+	w.waiting = append(w.waiting, p)
 	w.work.Go(func() {
 		if err := <-p.done; err != nil {
 			failed(err)
 		}
 	})
+	if !w.busy && !w.lingers {
+		w.lingers = true
+		w.work.Go(w.linger)
+	}
 	w.mu.Unlock()
+}
+
+// linger commits what nobody waits for, unless somebody's entry has taken it along.
+func (w *logWriter) linger() {
+	time.Sleep(lingerFor)
+	w.mu.Lock()
+	w.lingers = false
+	idle := !w.busy && len(w.waiting) > 0
+	w.busy = w.busy || idle
+	w.mu.Unlock()
+	if idle {
+		w.drain()
+	}
 }
 
 // Effect commits an entry, lets its effect happen and adds how that ended. An outcome that

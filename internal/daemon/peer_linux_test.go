@@ -197,7 +197,7 @@ func TestPeerEnded(t *testing.T) {
 	if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Read(make([]byte, 1)); err == io.EOF {
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
 		t.Fatal("the connection was not handed on")
 	}
 	if peer, err := peerOf(conn); bourn.CodeOf(err) != bourn.CodeDenied {

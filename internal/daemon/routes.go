@@ -51,7 +51,12 @@ func (s *server) routes() {
 		st.Started, st.Listens = s.started, s.listensTo
 		return &out[api.Status]{st}, nil
 	})
-	handle(s, operation("traces", "GET", "/v1/traces", "The newest spans"), func(context.Context, *none) (*out[api.Traces], error) {
+	handle(s, operation("traces", "GET", "/v1/traces", "The newest spans"), func(ctx context.Context, _ *none) (*out[api.Traces], error) {
+		if principalOf(ctx).token == nil {
+			if _, err := s.gate.administrator(ctx, "read traces"); err != nil {
+				return nil, err
+			}
+		}
 		return &out[api.Traces]{api.Traces{Spans: s.traces.Newest()}}, nil
 	})
 	s.boundariesRoutes()
@@ -61,7 +66,10 @@ func (s *server) routes() {
 }
 
 func (s *server) boundariesRoutes() {
-	handle(s, operation("show-boundaries", "GET", "/v1/boundaries", "The hard blocks in force"), func(context.Context, *none) (*out[api.Boundaries], error) {
+	handle(s, operation("show-boundaries", "GET", "/v1/boundaries", "The hard blocks in force"), func(ctx context.Context, _ *none) (*out[api.Boundaries], error) {
+		if _, err := s.gate.administrator(ctx, "read the hard blocks"); err != nil {
+			return nil, err
+		}
 		return &out[api.Boundaries]{s.control.boundaries.Show()}, nil
 	})
 	handle(s, operation("set-boundaries", "PUT", "/v1/boundaries", "Save a new version of the hard blocks"), func(ctx context.Context, in *in[api.SaveBoundaries]) (*out[api.Boundaries], error) {
@@ -75,10 +83,16 @@ func (s *server) boundariesRoutes() {
 		return &out[api.Boundaries]{s.control.boundaries.Show()}, nil
 	})
 	handle(s, operation("boundaries-history", "GET", "/v1/boundaries/history", "The versions of the hard blocks, the newest first"), func(ctx context.Context, in *historyQuery) (*out[api.BoundariesHistory], error) {
+		if _, err := s.gate.administrator(ctx, "read the hard blocks"); err != nil {
+			return nil, err
+		}
 		h, err := s.control.boundaries.History(ctx, in.Most)
 		return &out[api.BoundariesHistory]{h}, err
 	})
-	handle(s, operation("test-boundaries", "POST", "/v1/boundaries/test", "Which hard blocks an action meets"), func(_ context.Context, in *in[api.TestBoundaries]) (*out[api.TestedBoundaries], error) {
+	handle(s, operation("test-boundaries", "POST", "/v1/boundaries/test", "Which hard blocks an action meets"), func(ctx context.Context, in *in[api.TestBoundaries]) (*out[api.TestedBoundaries], error) {
+		if _, err := s.gate.administrator(ctx, "test the hard blocks"); err != nil {
+			return nil, err
+		}
 		r, err := s.control.boundaries.Test(in.Body)
 		return &out[api.TestedBoundaries]{r}, err
 	})

@@ -173,6 +173,7 @@ func (r *roff) seeAlso(cmd *cobra.Command) {
 	}
 	see("bourn-profile", 5)
 	r.section("SEE ALSO")
+	r.WriteString(".ad l\n") // names are too long for lines of even length
 	r.paragraph(strings.Join(all, ", "))
 }
 

@@ -45,7 +45,7 @@ func says(ws []word) bool {
 
 // guess adds what a part probably is that is only known when the command runs, and reports
 // whether it could. Every part can be empty.
-func (e *expander) guess(part syntax.WordPart, quoted bool) bool {
+func (e *expander) guess(part syntax.WordPart) bool {
 	if !e.likely {
 		return false
 	}

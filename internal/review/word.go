@@ -185,7 +185,7 @@ func (e *expander) part(part syntax.WordPart, quoted bool) {
 	case *syntax.ParamExp:
 		e.param(p, quoted)
 	case *syntax.CmdSubst:
-		if e.guess(p, quoted) {
+		if e.guess(p) {
 			return
 		}
 		e.substitution(p.Stmts)
@@ -210,7 +210,7 @@ func (e *expander) substitution(stmts []*syntax.Stmt) {
 
 func (e *expander) param(p *syntax.ParamExp, quoted bool) {
 	name, plain := plainParam(p)
-	if !plain && e.guess(p, quoted) {
+	if !plain && e.guess(p) {
 		return
 	}
 	if !plain {
@@ -225,7 +225,7 @@ func (e *expander) param(p *syntax.ParamExp, quoted bool) {
 		e.fields(value)
 	case name == "IFS" && !quoted:
 		e.end() // it separates words
-	case e.guess(p, quoted):
+	case e.guess(p):
 	default:
 		e.unknown("$"+name, !quoted && !steady[name] || name == "@")
 	}

@@ -60,7 +60,7 @@ func (a *actorOf) start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stopped {
-		return fmt.Errorf("%w: the run has ended", bourn.ErrUnavailable)
+		return bourn.WithHint(fmt.Errorf("%w: the run has ended", bourn.ErrUnavailable), "start it again")
 	}
 	if a.ended != nil {
 		select {

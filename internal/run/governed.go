@@ -38,7 +38,31 @@ func (p *Prepared) compile() {
 	own.Unix = slices.DeleteFunc(slices.Clone(own.Unix), lacks)
 	own.Hosts = slices.DeleteFunc(slices.Clone(own.Hosts), func(w policy.HostWish) bool { return of != "" && w.From != of })
 	p.Plan = policy.Compile(&own)
+	p.Whole.Env = notFrom(p.Plan, p.Whole)
 	p.Items = joined(p.Plan, p.Whole)
+}
+
+// notFrom takes out of PATH what the command could write, its home first of all: a program
+// that it leaves there would be executed with what governed tools alone have.
+func notFrom(command, whole *policy.Plan) []string {
+	writes := func(dir string) bool {
+		a, there := command.Explain(policy.OpWrite, dir), whole.Explain(policy.OpRead, dir)
+		granted := a.Item != nil && gives(a.Item.Kind)
+		shared := there.Item != nil && strings.HasSuffix(there.Item.Target, ownPlace)
+		return a.Allowed == "allowed" && (granted || shared)
+	}
+	env := slices.Clone(whole.Env)
+	for i := range env {
+		dirs, is := strings.CutPrefix(env[i], "PATH=")
+		if !is {
+			continue
+		}
+		kept := slices.DeleteFunc(filepath.SplitList(dirs), func(dir string) bool {
+			return !filepath.IsAbs(dir) || writes(dir)
+		})
+		env[i] = "PATH=" + strings.Join(kept, string(filepath.ListSeparator))
+	}
+	return env
 }
 
 // heldByTools turns an answer about what the command has not, or has only in a place of its

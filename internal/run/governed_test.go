@@ -73,6 +73,21 @@ func TestToolsOnlyPlans(t *testing.T) {
 	}
 }
 
+// TestToolsOnlyPath: what the command can write is not in the PATH of governed tools.
+func TestToolsOnlyPath(t *testing.T) {
+	p := requestOf("claude", "claude-code")
+	p.Request.AgentHome = "/var/lib/mur/home"
+	const all = "/home/dev/.local/bin:/home/dev/.claude/bin:/usr/bin:/tmp/bin:bin::/home/dev/src/app/bin:/home/dev/go/pkg/mod"
+	p.Request.Env = []policy.EnvVar{{Name: "PATH", Value: all}, {Name: "LANG", Value: "C"}}
+	p.compile()
+	if got := p.Whole.Env; got[0] != "PATH=/usr/bin:/home/dev/src/app/bin:/home/dev/go/pkg/mod" || got[1] != "LANG=C" {
+		t.Errorf("governed tools have %q", got)
+	}
+	if got := p.Plan.Env; got[0] != "PATH="+all {
+		t.Errorf("the command has %q", got)
+	}
+}
+
 // TestToolItems: each rule is an item, which says that the agent's own process is not asked
 // where that is so.
 func TestToolItems(t *testing.T) {

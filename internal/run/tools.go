@@ -133,7 +133,9 @@ func Relay(conn net.Conn, in io.Reader, out io.Writer) error {
 	default:
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
-		return fmt.Errorf("%w: the tools have gone: %w", bourn.ErrUnavailable, err)
+		return bourn.WithHint(fmt.Errorf("%w: the tools have gone: %w", bourn.ErrUnavailable, err), hintGone)
 	}
-	return bourn.WithHint(fmt.Errorf("%w: the tools have gone", bourn.ErrUnavailable), "bourn serve --status says how the control plane is; start this again")
+	return bourn.WithHint(fmt.Errorf("%w: the tools have gone", bourn.ErrUnavailable), hintGone)
 }
+
+const hintGone = "bourn serve --status says how the control plane is; start this again"

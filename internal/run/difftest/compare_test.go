@@ -385,7 +385,7 @@ func (c *comparer) report(items []policy.Item) {
 			if way.exists && !way.foreign && c.visible(way.real) && !c.isClosed(way.real) {
 				c.v.add("deny unknown to the oracle", "the report says enforced for %s", c.relative(it.Target))
 			}
-		case policy.KindProtect, policy.KindHost, policy.KindUnix, policy.KindSpawnDir, policy.KindEnv, policy.KindDoor, policy.KindLimit, policy.KindDefault:
+		case policy.KindProtect, policy.KindHost, policy.KindUnix, policy.KindSpawnDir, policy.KindEnv, policy.KindDoor, policy.KindTool, policy.KindLimit, policy.KindDefault:
 		}
 	}
 	c.equal("read", c.reads, reads)
