@@ -197,6 +197,13 @@ func TestToolsInside(t *testing.T) {
 		}
 		within(t, "the command is ended", func() bool { return !runs(t, "9876599") })
 		c.mustSay("hello", "files_read", `{"path":"a.txt"}`)
+		c.send(7, "tools/call", `{"name":"shell_exec","arguments":{"command":"echo first"},"_meta":{"progressToken":"mine"}}`)
+		if told := c.next(); !strings.Contains(told, `"notifications/progress"`) || !strings.Contains(told, `"mine"`) || !strings.Contains(told, `first\n`) {
+			t.Errorf("output is not told as it comes: %s", told)
+		}
+		if got := toolText(t, c.next()); !strings.Contains(got, "first") {
+			t.Errorf("the result: %q", got)
+		}
 		c.leaves()
 
 		// A client that goes takes its calls with it, and not the run.

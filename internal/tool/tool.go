@@ -57,7 +57,7 @@ func All() []*Tool {
 	return []*Tool{
 		filesRead(), filesList(), filesFind(), filesInspect(), filesSearch(),
 		filesWrite(), filesEdit(), filesPatch(), filesDelete(), filesMove(),
-		shellExec(), gitStatus(), gitDiff(),
+		shellExec(), gitStatus(), gitDiff(), whoami(),
 	}
 }
 

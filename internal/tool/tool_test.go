@@ -81,7 +81,7 @@ func orInternal(err error) error {
 func TestTiers(t *testing.T) {
 	inputs := map[string]string{"files_patch": `{"patch":"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"}`, "shell_exec": `{"command":"true"}`,
 		"files_search": `{"query":"x"}`, "files_find": `{"glob":"*"}`, "files_move": `{"from":"a","to":"b"}`, "files_edit": `{"path":"a","old":"b","new":"c"}`,
-		"files_write": `{"path":"a","content":"b"}`, "files_list": `{}`, "git_status": `{}`, "git_diff": `{}`}
+		"files_write": `{"path":"a","content":"b"}`, "files_list": `{}`, "git_status": `{}`, "git_diff": `{}`, "whoami": `{}`}
 	for _, tl := range tool.All() {
 		in := inputs[tl.Name]
 		if in == "" {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,14 +79,19 @@ func TestConformance(t *testing.T) {
 	}
 	at := u.Write("expected.yml", string(expected))
 	address := bearing(t, base, strings.TrimSpace(r.Out))
-	r = u.Do("env", "conformance", "server", "--url", address+"/mcp", "--requirements", "2026-07-28", "--expected-failures", at)
-	if r.Status != 0 {
-		t.Errorf("status %d\n%s%s", r.Status, r.Out, r.Err)
-	}
-	for _, want := range []string{"http-header-validation: 14 passed, 0 failed", "caching: 7 passed, 0 failed", "tools-list: 4 passed, 0 failed", "dns-rebinding-protection: 2 passed, 0 failed", "server-stateless: 23 passed"} {
-		if !strings.Contains(r.Out, want) {
-			t.Errorf("it does not say %q", want)
+	// A request of the suite's own that is cut short counts as a warning, and a warning as a
+	// failure: it has a second try.
+	for try := 1; ; try++ {
+		r = u.Do("env", "conformance", "server", "--url", address+"/mcp", "--requirements", "2026-07-28", "--expected-failures", at)
+		missing := slices.DeleteFunc([]string{"http-header-validation: 14 passed, 0 failed", "caching: 7 passed, 0 failed", "tools-list: 4 passed, 0 failed",
+			"dns-rebinding-protection: 2 passed, 0 failed", "server-stateless: 23 passed"}, func(want string) bool { return strings.Contains(r.Out, want) })
+		if r.Status == 0 && len(missing) == 0 {
+			return
 		}
+		if try == 2 {
+			t.Fatalf("status %d, it does not say %q\n%s%s", r.Status, missing, r.Out, r.Err)
+		}
+		t.Logf("status %d, it does not say %q", r.Status, missing)
 	}
 }
 

@@ -31,5 +31,6 @@ func Tools() []Tool {
 		{"files_delete", bourn.TierWrite}, {"files_move", bourn.TierWrite},
 		{"shell_exec", bourn.TierWrite},
 		{"git_status", bourn.TierRead}, {"git_diff", bourn.TierRead},
+		{"whoami", bourn.TierRead},
 	}
 }
