@@ -44,6 +44,9 @@ func modes(t testing.TB, dir string) map[string]string {
 	return all
 }
 
+// patchRounds is how many random patches are compared with what git makes of them.
+const patchRounds = 20
+
 // What git diff writes is applied to what git itself would make of it. Every path that is
 // different afterwards is a target that says so.
 func TestPatchAgainstGit(t *testing.T) {
@@ -74,7 +77,7 @@ func TestPatchAgainstGit(t *testing.T) {
 		}
 		return bytes.Join(lines, nil)
 	}
-	for round := range 60 {
+	for round := range patchRounds {
 		before, after := tempDir(t), tempDir(t)
 		gitIn(t, after, "init", "-q")
 		for _, name := range names {
