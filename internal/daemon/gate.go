@@ -95,7 +95,7 @@ func (s *server) serveActor(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	run := &gatedRun{run: r.PathValue("run"), agent: agent, member: member}
+	run := &gatedRun{run: r.PathValue("run"), agent: agent, member: member, calls: make(chan struct{}, maxRunCalls)}
 	s.tools.all.Go(func() {
 		defer conn.Close()
 		defer context.AfterFunc(s.tools.ctx, func() { conn.Close() })()
@@ -108,19 +108,18 @@ func (g *gate) serve(run *gatedRun, conn net.Conn) {
 	ctx, cancel := context.WithTimeout(g.ctx, actorWithin)
 	defer cancel()
 	key := runKey{run.member, run.run}
-	waiting := &gatedRun{run: run.run, agent: run.agent, member: run.member, calls: make(chan struct{}, maxRunCalls)}
 	client, err := workspace.Dial(ctx, conn)
 	if err != nil {
 		g.control.config.Log.Warn("an actor did not come up", "run", run.run, "error", err)
 		return
 	}
-	waiting.actor = client
+	run.actor = client
 	g.mu.Lock()
-	g.runs[key] = waiting // a newer actor of a run takes an older one's place
+	g.runs[key] = run // a newer actor of a run takes an older one's place
 	g.mu.Unlock()
 	<-client.Ended()
 	g.mu.Lock()
-	if g.runs[key] == waiting {
+	if g.runs[key] == run {
 		delete(g.runs, key)
 	}
 	g.mu.Unlock()

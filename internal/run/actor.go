@@ -25,7 +25,6 @@ import (
 //	                      starts actor ──(bourn.sock, upgraded)───────┘
 type actorOf struct {
 	*runner
-	client *api.Client
 
 	mu      sync.Mutex
 	conn    io.Closer // the parent's end of what the actor is asked on
@@ -39,7 +38,7 @@ var actorCommand = []string{"/run/bourn/bourn", "actor"}
 
 // newActor returns what starts an actor for the run when it is needed.
 func newActor(r *runner) *actorOf {
-	return &actorOf{runner: r, client: api.NewSocketClient(filepath.Join(r.home.Dir, api.SocketName))}
+	return &actorOf{runner: r}
 }
 
 // tools returns a connection to the control plane's tools, for this run, with an actor
@@ -52,7 +51,7 @@ func (a *actorOf) tools() (io.ReadWriteCloser, error) {
 }
 
 func (a *actorOf) upgrade(what string) (net.Conn, error) {
-	return upgrade(a.client, a.id, a.Options.Agent, what)
+	return upgrade(api.NewSocketClient(filepath.Join(a.home.Dir, api.SocketName)), a.id, a.Options.Agent, what)
 }
 
 // start starts the actor where none runs.

@@ -1,15 +1,9 @@
 package run
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"bourn"
 	"bourn/internal/policy"
@@ -31,16 +25,7 @@ func (h *Home) projectsPath() string { return filepath.Join(h.Dir, "projects") }
 // projects returns where earlier seals guarded something. Without what was kept a start
 // could miss some of it, so that is an error.
 func (h *Home) projects() ([]string, error) {
-	data, err := os.ReadFile(h.projectsPath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var out []string
-	for line := range strings.Lines(string(data)) {
-		at, lineErr := strconv.Unquote(strings.TrimSuffix(line, "\n"))
-		err = errors.Join(err, lineErr)
-		out = append(out, at)
-	}
+	out, err := readPaths(h.projectsPath())
 	if err != nil {
 		return nil, bourn.WithHint(fmt.Errorf("cannot read where earlier runs had projects to guard: %w", err),
 			"remove "+h.projectsPath()+": a start looks for them again")
@@ -68,11 +53,7 @@ func (h *Home) keepProjects(known []string, r *policy.Request) error {
 	if slices.Equal(all, before) {
 		return nil
 	}
-	var text bytes.Buffer
-	for _, at := range all {
-		fmt.Fprintln(&text, strconv.Quote(at))
-	}
-	if err := writeFile(h.projectsPath(), text.Bytes(), 0o600); err != nil {
+	if err := writePaths(h.projectsPath(), all); err != nil {
 		return fmt.Errorf("cannot keep where this run has projects to guard: %w", err)
 	}
 	return nil

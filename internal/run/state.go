@@ -1,10 +1,15 @@
 package run
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"bourn/internal/audit"
 )
@@ -45,4 +50,29 @@ func writeJSON(at string, v any) error {
 		return err
 	}
 	return writeFile(at, append(data, '\n'), 0o600)
+}
+
+// readPaths reads a file that holds a path a line, each as a Go string; no file is an empty
+// list.
+func readPaths(at string) ([]string, error) {
+	data, err := os.ReadFile(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		path, lineErr := strconv.Unquote(strings.TrimSuffix(line, "\n"))
+		err = errors.Join(err, lineErr)
+		out = append(out, path)
+	}
+	return out, err
+}
+
+// writePaths replaces a file that readPaths reads.
+func writePaths(at string, paths []string) error {
+	var text bytes.Buffer
+	for _, path := range paths {
+		fmt.Fprintln(&text, strconv.Quote(path))
+	}
+	return writeFile(at, text.Bytes(), 0o600)
 }

@@ -1,15 +1,9 @@
 package run
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"bourn"
 )
@@ -27,16 +21,7 @@ func (h *Home) writtenPath() string { return filepath.Join(h.Dir, "written") }
 // written returns what runs could write. One that cannot be read is an error: nothing could
 // be excluded.
 func (h *Home) written() ([]string, error) {
-	data, err := os.ReadFile(h.writtenPath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var out []string
-	for line := range strings.Lines(string(data)) {
-		at, lineErr := strconv.Unquote(strings.TrimSuffix(line, "\n"))
-		err = errors.Join(err, lineErr)
-		out = append(out, at)
-	}
+	out, err := readPaths(h.writtenPath())
 	if err != nil {
 		return nil, bourn.WithHint(fmt.Errorf("cannot read what earlier runs could write: %w", err),
 			"remove "+h.writtenPath()+" if no run has left a link or a program that you do not trust")
@@ -62,11 +47,7 @@ func (h *Home) keepWritten(known, paths []string) error {
 	if all = append(all, unlisted(paths, all)...); len(all) > maxWritten {
 		all = slices.DeleteFunc(all, func(p string) bool { return !exists(p) })
 	}
-	var text bytes.Buffer
-	for _, p := range all {
-		fmt.Fprintln(&text, strconv.Quote(p))
-	}
-	if err := writeFile(h.writtenPath(), text.Bytes(), 0o600); err != nil {
+	if err := writePaths(h.writtenPath(), all); err != nil {
 		return fmt.Errorf("cannot keep what this run can write: %w", err)
 	}
 	return nil
