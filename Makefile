@@ -15,6 +15,8 @@ BUILD_FLAGS := -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 # detector needs cgo and cgo takes away the system calls on all threads.
 export BOURN_TEST_BINARY ?= $(CURDIR)/bin/bourn
 
+PROGRAMS := ./cmd/bourn ./cmd/bournd ./cmd/bourn-posix-helper
+
 PKG      ?= ./...
 FUZZTIME ?= 20s
 TRIALS   ?= 100000
@@ -25,7 +27,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRORLINT   := codeberg.org/polyfloyd/go-errorlint@v1.9.0
 EXHAUSTIVE  := github.com/nishanths/exhaustive/cmd/exhaustive@v0.15.0
 
-.PHONY: help up down build install uninstall test check fmt vet lint tidy tree race bench-test bench fuzz soak clean
+.PHONY: help up down build install uninstall deb test check fmt vet lint tidy tree race bench-test bench fuzz soak clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -39,14 +41,19 @@ up: build install ## build, install, show a sealed command, and start the contro
 down: ## end the control plane
 	@b=bin/bourn; [ -x $$b ] || b=bourn; $$b serve --stop
 
-build: ## build bin/bourn and bin/bournd, static
-	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o bin/ ./cmd/bourn ./cmd/bournd
+build: ## build bin/bourn, bin/bournd and the setuid helper, static
+	CGO_ENABLED=0 $(GO) build $(BUILD_FLAGS) -o bin/ $(PROGRAMS)
 
-install: build ## install both, manual pages and completions into PREFIX, /usr/local or ~/.local
+install: build ## install them, manual pages and completions into PREFIX, /usr/local or ~/.local
 	@scripts/install.sh bin/bourn '$(PREFIX)'
 
 uninstall: ## remove what make install has put there (with the same PREFIX)
 	@scripts/install.sh --remove bourn '$(PREFIX)'
+
+# The helper of a package executes /usr/bin/bourn and no other.
+deb: ## build a Debian package in bin
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS) -X main.program=/usr/bin/bourn' -o bin/deb/ $(PROGRAMS)
+	@VERSION='$(VERSION)' GO='$(GO)' scripts/deb.sh bin/deb bin
 
 # One package at a time: some look at what is left in /var/tmp, and all have deadlines.
 test: build ## run the tests (PKG=./internal/policy for one package)

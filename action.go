@@ -104,6 +104,7 @@ type Command struct {
 	Argv        []string `json:"argv,omitempty"`
 	Cwd         string   `json:"cwd,omitempty"`          // as it was given; empty is the base root
 	CwdResolved string   `json:"cwd_resolved,omitempty"` // as in Target
+	Env         []string `json:"env,omitempty"`          // the names of the variables that are set for it; their values are in the input
 }
 
 // Mutates reports whether the action may do more than read. An action without targets
@@ -153,7 +154,11 @@ func (a Action) quoted() Action {
 		for i, arg := range c.Argv {
 			argv[i] = q(arg)
 		}
-		a.Command = &Command{q(c.Text), argv, q(c.Cwd), q(c.CwdResolved)}
+		env := make([]string, len(c.Env))
+		for i, name := range c.Env {
+			env[i] = q(name)
+		}
+		a.Command = &Command{q(c.Text), argv, q(c.Cwd), q(c.CwdResolved), env}
 	}
 	return a
 }

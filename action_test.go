@@ -63,6 +63,8 @@ func TestActionDigest(t *testing.T) {
 		"argv, two":       func(a *Action) { a.Command.Argv = []string{"t", ""} },
 		"cwd":             func(a *Action) { a.Command.Cwd = "" },
 		"cwd resolved":    func(a *Action) { a.Command.CwdResolved = "" },
+		"variable":        func(a *Action) { a.Command.Env = []string{"A"} },
+		"variables":       func(a *Action) { a.Command.Env = []string{"A", ""} },
 		"no command":      func(a *Action) { a.Command = nil },
 	}
 	seen := map[string]string{}

@@ -28,9 +28,14 @@ func script(t *testing.T, u *runtest.User, name string) string {
 // with --remove nothing is left.
 func TestInstall(t *testing.T) {
 	runtest.Daemon(t)
+	helperProgram(t)
 	runtest.Users(t, func(t *testing.T, u *runtest.User) {
 		install, prefix := script(t, u, "install.sh"), filepath.Join(u.Dir, "prefix")
 		u.Mkdir(prefix)
+		programs := 2
+		if u.UID == 0 {
+			programs = 3 // and the helper
+		}
 		if r := u.Do("sh", install, runtest.Binary(t), prefix); r.Status != 0 || !strings.Contains(r.Out, "manual pages (man bourn) and completions in "+prefix+"/share") {
 			t.Fatalf("it is not installed: %d\n%s%s", r.Status, r.Out, r.Err)
 		}
@@ -46,17 +51,22 @@ func TestInstall(t *testing.T) {
 				t.Errorf("bash cannot read its completion: %s", r.Err)
 			}
 		}
+		// Below a directory where others can write nothing becomes setuid.
+		info, err := os.Stat(filepath.Join(prefix, "libexec/bourn/bourn-posix-helper"))
+		if u.UID == 0 && (err != nil || info.Mode() != 0o700) || u.UID != 0 && err == nil {
+			t.Errorf("the helper: %v, %v", info, err)
+		}
 		if left, _ := filepath.Glob(filepath.Join(prefix, "share/*/*/*.[0-9][0-9]*")); len(left) > 0 {
 			t.Errorf("it leaves %v", left)
 		}
 		before := inodes(t, prefix)
-		if r := u.Do("sh", install, runtest.Binary(t), prefix); r.Status != 0 || strings.Count(r.Out, "is up to date") != 2 || inodes(t, prefix) != before {
+		if r := u.Do("sh", install, runtest.Binary(t), prefix); r.Status != 0 || strings.Count(r.Out, "is up to date") != programs || inodes(t, prefix) != before {
 			t.Errorf("a second time: %d, from %s to %s\n%s%s", r.Status, before, inodes(t, prefix), r.Out, r.Err)
 		}
 		if r := u.Do("sh", install, "--remove", "bourn", prefix); r.Status != 0 {
 			t.Errorf("it is not removed: %d\n%s%s", r.Status, r.Out, r.Err)
 		}
-		err := filepath.WalkDir(prefix, func(at string, d os.DirEntry, err error) error {
+		err = filepath.WalkDir(prefix, func(at string, d os.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
 				t.Errorf("%s is left", at)
 			}

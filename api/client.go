@@ -21,6 +21,9 @@ import (
 // SocketName is the local socket's name in $BOURN_HOME.
 const SocketName = "bourn.sock"
 
+// SharedSocket is the local socket of the control plane of a shared host.
+const SharedSocket = "/run/bourn/bourn.sock"
+
 // maxAnswer bounds an answer that is read into memory, in bytes.
 const maxAnswer = 64 << 20
 

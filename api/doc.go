@@ -14,6 +14,7 @@ type Problem struct {
 	Title    string   `json:"title"`              // the HTTP status in words
 	Status   int      `json:"status"`             // the HTTP status
 	Code     string   `json:"code"`               // invalid, denied, parked, not_found, conflict, weak_host, unavailable, internal
+	Reason   string   `json:"reason,omitempty"`   // one word more than the code, where there is one, as in actor_identity_missing
 	Detail   string   `json:"detail,omitempty"`   // what went wrong; of an internal error only that it did
 	Hint     string   `json:"hint,omitempty"`     // what to do next
 	Instance string   `json:"instance,omitempty"` // the request's id, under which the log has the rest

@@ -5,6 +5,10 @@
 # prints, go beside that into share; where that cannot be written they are left out.
 # What is there already and the same is not touched.
 #
+# Root also gets PREFIX/libexec/NAME/NAME-posix-helper, where it stands beside BINARY: setuid
+# root and executable by the group NAME alone, or by root alone where there is no such group,
+# or where somebody else could exchange the file.
+#
 # install.sh --remove NAME [PREFIX]: removes all of that again, from where it would go.
 set -eu
 
@@ -45,7 +49,11 @@ case $dir in
 *) share=${dir%/bin}/share ;;
 esac
 
+libexec=${dir%/bin}/libexec/$name
+
 if [ -n "$remove" ]; then
+  rm -f "$libexec/$name-posix-helper"
+  rmdir "$libexec" 2>/dev/null || true
   rm -f "$dir/$name" "$dir/${name}d" "$share/man/man1/$name.1" "$share/man/man1/$name"-*.1 "$share/man/man5/$name"-*.5 \
     "$share/bash-completion/completions/$name" "$share/zsh/site-functions/_$name" "$share/fish/vendor_completions.d/$name.fish"
   echo "removed $dir/$name and ${name}d, their manual pages and completions; what they keep is in ~/.$name still"
@@ -68,6 +76,43 @@ for from in "$binary" "${binary}d"; do
   mv -f "$tmp" "$to"
   echo "installed $to"
 done
+
+# replaceable DIR: somebody besides root could put another file there. Links are followed first,
+# so that every directory above is looked at.
+replaceable() {
+  at=$(cd "$1" && pwd -P)
+  while :; do
+    [ -n "$(find "$at" -prune -user 0 ! -perm -020 ! -perm -002)" ] || return 0
+    [ "$at" != / ] || return 1
+    at=$(dirname "$at")
+  done
+}
+
+# lay_helper FROM: lays down the setuid helper. It has its group and mode before its name, so
+# that nobody else can execute it meanwhile; the mode comes last, as chown(2) takes setuid away.
+lay_helper() {
+  to=$libexec/$name-posix-helper group=0 mode=0700
+  mkdir -p "$libexec"
+  if replaceable "$libexec"; then
+    echo "note: $to is root's alone: others than root can write above it, so it does not become setuid; people's users need a PREFIX that is root's, such as /usr/local"
+  elif [ -n "$(getent group "$name" || true)" ]; then
+    group=$name mode=4750
+  else
+    echo "note: $to is root's alone, as there is no group $name: \`$name people sync\` makes that group; install again then, and it is opened to it"
+  fi
+  if cmp -s "$1" "$to" && [ -n "$(find "$to" -prune -user 0 -group "$group" -perm "$mode")" ]; then
+    echo "$to is up to date"
+    return
+  fi
+  tmp=$(mktemp "$libexec/.$name.XXXXXX")
+  cp "$1" "$tmp"
+  chown "0:$group" "$tmp"
+  chmod "$mode" "$tmp"
+  mv -f "$tmp" "$to"
+  echo "installed $to"
+}
+helper=$(dirname "$binary")/$name-posix-helper
+if [ "$(id -u)" -eq 0 ] && [ -e "$helper" ]; then lay_helper "$helper"; fi
 
 # lay FILE COMMAND...: makes FILE of what bourn prints.
 lay() {

@@ -168,7 +168,17 @@ func withServer(ctx context.Context, o operation.Database, f func(home string, s
 	if err != nil {
 		return err
 	}
-	s, err := reach(ctx, dir, o)
+	shared, err := findShared(dir, o)
+	if err != nil {
+		return err
+	}
+	var s *server
+	if shared != nil {
+		dir = shared.Home
+		s, err = reachShared(ctx, shared)
+	} else {
+		s, err = reach(ctx, dir, o)
+	}
 	if err != nil {
 		return err
 	}

@@ -47,17 +47,25 @@ func dbRestore(cmd *cobra.Command, f operation.Database, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	shared, err := findShared(dir, f)
+	if err != nil {
+		return err
+	}
+	if shared != nil {
+		dir = shared.Home
+	} else if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("cannot make %s: %w", dir, err)
 	}
-	release, err := instance.Hold(dir)
-	if err != nil {
+	var release func()
+	if err := daemon.AsOwner(dir, func() (err error) { release, err = instance.Hold(dir); return err }); err != nil {
 		return err
 	}
 	defer release()
 	r := restore{home: dir, archive: a, out: restored{File: args[0], Made: a.Manifest.Made, Problems: []string{}, Notes: []string{}}}
 	if admin := adminURL(f); admin != "" {
 		err = r.intoGiven(cmd.Context(), admin, f)
+	} else if shared != nil {
+		err = r.restoreShared(cmd.Context(), shared, f)
 	} else {
 		err = r.intoPrivate(cmd.Context(), f)
 	}
@@ -173,7 +181,7 @@ func (r *restore) into(ctx context.Context, s *server) error {
 	if err := r.check(ctx, s); err != nil {
 		return err
 	}
-	return r.keepHead()
+	return daemon.AsOwner(r.home, r.keepHead)
 }
 
 // check verifies the log against the checkpoint that was backed up with it, and writes in

@@ -29,7 +29,7 @@ func dbStatus(cmd *cobra.Command, f operation.Database, _ []string) error {
 	if f.DatabaseURL = given(f.DatabaseURL, operation.DatabaseURL); f.DatabaseURL != "" {
 		err = givenStatus(cmd.Context(), dir, f.DatabaseURL, &s)
 	} else {
-		err = privateStatus(cmd.Context(), dir, &s)
+		err = privateStatus(cmd.Context(), dir, f, &s)
 	}
 	if err != nil {
 		return err
@@ -70,8 +70,15 @@ func givenStatus(ctx context.Context, home, url string, s *operation.DatabaseSta
 }
 
 // privateStatus says what there is without starting anything.
-func privateStatus(ctx context.Context, home string, s *operation.DatabaseStatus) error {
+func privateStatus(ctx context.Context, home string, f operation.Database, s *operation.DatabaseStatus) error {
+	shared, err := findShared(home, f)
+	if err != nil {
+		return err
+	}
 	s.Private, s.Directory, s.State = true, daemon.ClusterDir(home), "absent"
+	if shared != nil {
+		s.Directory = shared.Directory
+	}
 	major, err := cluster.Major(s.Directory)
 	if err != nil {
 		return err
@@ -90,12 +97,19 @@ func privateStatus(ctx context.Context, home string, s *operation.DatabaseStatus
 	if s.DirectoryBytes, err = bytesBelow(s.Directory); err != nil {
 		return err
 	}
-	running, err := instance.Find(home)
-	if err != nil || running == nil {
-		return err
-	}
-	defer running.Close()
 	socket := filepath.Join(s.Directory, "socket")
+	if shared != nil {
+		socket, s.User = shared.Socket, shared.User
+		if !shared.Answers() {
+			return nil
+		}
+	} else {
+		running, err := instance.Find(home)
+		if err != nil || running == nil {
+			return err
+		}
+		defer running.Close()
+	}
 	d, err := store.Describe(ctx, func(db string) string { return cluster.ConnString(socket, cluster.Admin, db) })
 	if err != nil {
 		s.Detail, s.Mend = operation.Sentence(err), "read "+filepath.Join(s.Directory, "postgres.log")

@@ -24,7 +24,16 @@ import (
 // version is set when a release is built.
 var version = "dev"
 
-func main() { os.Exit(run(os.Args[1:])) }
+// roles are what the control plane starts itself as, by their first argument, dispatched
+// before any flag is looked at.
+var roles = map[string]func() int{daemon.HelperRole: daemon.HelperRunner}
+
+func main() {
+	if len(os.Args) == 2 && roles[os.Args[1]] != nil {
+		os.Exit(roles[os.Args[1]]())
+	}
+	os.Exit(run(os.Args[1:]))
+}
 
 // errUsage is a command line that cannot be understood.
 var errUsage = fmt.Errorf("%w usage", bourn.ErrInvalid)
@@ -37,7 +46,7 @@ func run(args []string) int {
 		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	v := operation.Verbs{Serve: serve, Status: dbStatus, Backup: dbBackup, Restore: dbRestore, Console: dbConsole, Migrate: dbMigrate}
+	v := operation.Verbs{Serve: serve, Status: dbStatus, Backup: dbBackup, Restore: dbRestore, Console: dbConsole, Migrate: dbMigrate, ServeDatabase: dbServe}
 	root.AddCommand(operation.ServeCommand(v), dbCommand(v))
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {

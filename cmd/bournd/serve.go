@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"bourn"
@@ -70,8 +72,13 @@ func serveHere(cmd *cobra.Command, f operation.Serve, ready func(operation.Start
 	if f.Retention < 0 {
 		return fmt.Errorf("%w: --log-retention is negative", errUsage)
 	}
+	notify := takeNotifier()
 	f.DatabaseURL, f.DatabaseUser = given(f.DatabaseURL, operation.DatabaseURL), given(f.DatabaseUser, operation.DatabaseUser)
-	config := daemon.Config{Home: dir, Version: version, DatabaseURL: f.DatabaseURL, DatabaseUser: f.DatabaseUser, Listen: f.Listen, Log: log, Retention: f.Retention}
+	if f.Socket != "" && (!filepath.IsAbs(f.Socket) || filepath.Clean(f.Socket) != f.Socket) {
+		return bourn.WithHint(fmt.Errorf("%w: --socket is no absolute path in its shortest form", errUsage), "as in --socket "+daemon.DefaultSharedSocket)
+	}
+	config := daemon.Config{Home: dir, Version: version, DatabaseURL: f.DatabaseURL, DatabaseUser: f.DatabaseUser, Listen: f.Listen, Log: log, Retention: f.Retention, Socket: f.Socket,
+		DatabaseSocket: os.Getenv(operation.DatabaseSocket)}
 	if f.NoHTTP {
 		config.Listen = ""
 	}
@@ -80,8 +87,12 @@ func serveHere(cmd *cobra.Command, f operation.Serve, ready func(operation.Start
 		if s.HTTP != "" {
 			started.HTTP = "http://" + strings.Replace(s.HTTP, "127.0.0.1", "localhost", 1)
 		}
+		if err := notify.say("READY=1"); err != nil {
+			log.Error("cannot tell the service manager that it answers", "error", err)
+		}
 		ready(started)
 	}
+	defer context.AfterFunc(cmd.Context(), func() { _ = notify.say("STOPPING=1") })() // nobody waits for it
 	return daemon.Run(cmd.Context(), config)
 }
 

@@ -23,6 +23,7 @@ write and execute. It has a home of its own, which nobody else's files are in.`,
 			return nil
 		},
 	}, a.createCommand(), a.listCommand(), a.showCommand(), a.startCommand(), a.stopCommand(), a.restartCommand(), a.logsCommand(),
+		a.receiptsCommand(), a.capabilitiesCommand(),
 		a.keepCommand(), a.deleteCommand(), a.permCommand())
 	return cmd
 }

@@ -47,11 +47,13 @@ func (a *app) showCommand() *cobra.Command {
 				Profile parsed       `json:"profile"`
 				Service bool         `json:"service"`
 				State   run.Activity `json:"activity"`
-			}{r, a.home.HomePath(name), a.parsed(p), p.Service, now})
+				Context []run.Offer  `json:"context"`
+			}{r, a.home.HomePath(name), a.parsed(p), p.Service, now, a.home.Offers(r)})
 		}
 		fmt.Fprintf(a.Stdout, "%s — %s\n\n", title(name), state(r.Sandbox))
 		a.printSettings(p, now)
-		printPaths(a.Stdout, r)
+		printPaths(a.Stdout, granted(r))
+		printContext(a.Stdout, a.home.Offers(r))
 		printFooter(a.Stdout, r)
 		return nil
 	}
@@ -81,10 +83,30 @@ func (a *app) printSettings(p *profile.Profile, now run.Activity) {
 	line("execute", p.Processes.Mode)
 	line("env", strings.Join(envNames(p.Env), " "))
 	line("limits", limits(p.Limits))
+	if p.Commit != nil {
+		line("commit", commitNeeds(p.Commit))
+	}
+	line("delegate", delegates(p.Delegate))
 	if !p.Sandbox.FailClosed {
 		line("sandbox", "runs ADVISORY where the host cannot seal")
 	}
 	w.Flush()
+}
+
+// commitNeeds says what must be so before the agent's tools commit.
+func commitNeeds(c *profile.Commit) string {
+	if c.Verify == "" {
+		return "needs a passing verification"
+	}
+	return "needs a passing verification: " + c.Verify
+}
+
+func delegates(names []bourn.AgentName) string {
+	var all []string
+	for _, n := range names {
+		all = append(all, string(n))
+	}
+	return strings.Join(all, " ")
 }
 
 func envNames(e profile.Env) []string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"bourn/api"
@@ -28,7 +27,7 @@ func (a *app) control(cmd *cobra.Command) (*api.Client, error) {
 }
 
 func (a *app) controlOf(h *run.Home) (*api.Client, error) {
-	at := filepath.Join(h.Dir, api.SocketName)
+	at := h.Socket()
 	if info, err := os.Lstat(at); err != nil || info.Mode().Type() != fs.ModeSocket {
 		return nil, errNoControl
 	}

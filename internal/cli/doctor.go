@@ -17,7 +17,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check what this host can keep, by sealing a run, and say how to mend it",
 		Long: `Check what this host can keep. It looks at the kernel's settings, seals a run in a
-temporary directory as bourn run would, and looks at $BOURN_HOME and the control plane. The
+temporary directory as bourn run would, and looks at $BOURN_HOME and the control plane, and
+on a host that people share at their accounts, the helper and what keeps them apart. The
 exit status is 0 when a run can be sealed and 5 when not.`,
 		Example: `  bourn doctor
   bourn doctor --json`,
@@ -35,6 +36,7 @@ exit status is 0 when a run can be sealed and 5 when not.`,
 		}
 		c := h.Checkup()
 		c.Checks = append(c.Checks, a.controlChecks(h)...)
+		c.Checks = append(c.Checks, a.peopleChecks(h)...)
 		if !c.Sealed {
 			a.exit = bourn.CodeWeakHost.ExitStatus()
 		}

@@ -45,6 +45,16 @@ var successes = []struct {
 	{"bourn plan", []string{"plan", "--json"}},
 	{"bourn explain", []string{"explain", "--json", "read", "."}},
 	{"bourn import claude-code", []string{"import", "claude-code", ".claude/settings.json", "--dry-run", "--json"}},
+	{"bourn people init", []string{"people", "init", "--root", "host", "--dry-run", "--json"}},
+	{"bourn people add", []string{"people", "add", "bob", "--root", "host", "--dry-run", "--json"}},
+	{"bourn people list", []string{"people", "list", "--root", "host", "--json"}},
+	{"bourn people show", []string{"people", "show", "ann", "--root", "host", "--json"}},
+	{"bourn people circle add", []string{"people", "circle", "add", "board", "--root", "host", "--dry-run", "--json"}},
+	{"bourn people circle join", []string{"people", "circle", "join", "sales", "ann", "--root", "host", "--dry-run", "--json"}},
+	{"bourn people circle leave", []string{"people", "circle", "leave", "sales", "ann", "--root", "host", "--dry-run", "--json"}},
+	{"bourn people circle remove", []string{"people", "circle", "remove", "sales", "--root", "host", "--dry-run", "--json"}},
+	{"bourn people sync", []string{"people", "sync", "--root", "host", "--dry-run", "--json"}},
+	{"bourn people remove", []string{"people", "remove", "ann", "--root", "host", "--dry-run", "--json"}},
 	{"bourn doctor", []string{"doctor", "--json"}},
 	{"bourn whoami", []string{"run", "-q", "--", "bourn", "whoami", "--json"}},
 	{"bourn accept", []string{"accept", "--json", "--digest", "DIGEST"}},
@@ -64,6 +74,8 @@ var successes = []struct {
 	{"bourn boundaries test", []string{"boundaries", "test", "--json", "ls"}},
 	{"bourn audit tail", []string{"audit", "tail", "--json"}},
 	{"bourn audit verify", []string{"audit", "verify", "--json"}},
+	{"bourn agent receipts", []string{"agent", "receipts", "AGENT", "--json"}},
+	{"bourn agent capabilities", []string{"agent", "capabilities", "AGENT", "--json"}},
 	{"bourn key show", []string{"key", "show", "--json"}},
 	{"bourn key diagnostics new", []string{"key", "diagnostics", "new", "monitoring", "--json"}},
 	{"bourn key diagnostics list", []string{"key", "diagnostics", "list", "--json"}},
@@ -76,9 +88,18 @@ var successes = []struct {
 	{"bourn db restore", []string{"db", "restore", "b.tar", "--replace", "--json"}},
 }
 
+// sharedHost are the files of a host with a person and a circle, of which nothing is made yet.
+var sharedHost = map[string]string{
+	"etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+	"etc/group":  "root:x:0:\n",
+	"etc/bourn/identities.json": `{"version":1,"range":{"first":66000,"last":99999},
+ "people":[{"id":"ann","member":"","name":"jgiv4dl5jn","uid":66016,"emails":[],"accounts":[],"removed":false}],
+ "circles":[{"id":"sales","name":"4bhlfeba5k","gid":66017,"members":[],"removed":false}],"tombstones":[]}`,
+}
+
 // needsDatabase reports whether a command needs the control plane's database.
 func needsDatabase(command string) bool {
-	for _, of := range []string{"serve", "db ", "boundaries", "audit", "key"} {
+	for _, of := range []string{"serve", "db ", "boundaries", "audit", "key", "agent receipts", "agent capabilities"} {
 		if strings.HasPrefix(command, "bourn "+of) {
 			return true
 		}
@@ -109,6 +130,9 @@ func TestJSON(t *testing.T) {
 	u := runtest.NewUser(t, os.Getuid())
 	u.Mkdir(u.Home + "/w")
 	u.Write(".claude/settings.json", "{}")
+	for at, text := range sharedHost {
+		u.Write("host/"+at, text)
+	}
 	const proposal = "version: 1\nfilesystem: {deny: [.env]}\n"
 	u.Write(".bourn/profile.yaml", proposal)
 	// What is shown and not accepted is one value, and its error is in words alone.

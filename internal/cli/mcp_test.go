@@ -25,6 +25,8 @@ type toolClient struct {
 	in   io.WriteCloser
 	out  *bufio.Reader
 	said *strings.Builder
+
+	hello string // the answer to initialize
 }
 
 // toolServer starts a program that serves MCP on its standard streams, and says hello.
@@ -47,8 +49,8 @@ func toolServer(t testing.TB, u *runtest.User, line ...string) *toolClient {
 		t.Fatal(err)
 	}
 	c.send(1, "initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
-	if got := c.next(); !strings.Contains(got, `"serverInfo"`) {
-		t.Fatalf("it does not say hello: %s\n%s", got, c.said)
+	if c.hello = c.next(); !strings.Contains(c.hello, `"serverInfo"`) {
+		t.Fatalf("it does not say hello: %s\n%s", c.hello, c.said)
 	}
 	return c
 }

@@ -238,8 +238,11 @@ type parsed struct {
 	Network    parsedNetwork    `json:"network"`
 	Processes  parsedProcesses  `json:"processes"`
 	Env        parsedEnv        `json:"env"`
+	Context    parsedContext    `json:"context"`
+	Commit     *parsedCommit    `json:"commit"` // null where the file has none
 	Limits     parsedLimits     `json:"limits"`
 	Tools      parsedTools      `json:"tools"`
+	Delegate   []string         `json:"delegate"`
 	Sandbox    parsedSandbox    `json:"sandbox"`
 	Service    bool             `json:"service"`
 }
@@ -265,6 +268,17 @@ type parsedProcesses struct {
 type parsedEnv struct {
 	Pass []string          `json:"pass"`
 	Set  map[string]string `json:"set"`
+}
+
+type parsedContext struct {
+	Instructions bool     `json:"instructions"`
+	Skills       []string `json:"skills"`
+	Roots        []string `json:"roots"`
+}
+
+type parsedCommit struct {
+	Requires []string `json:"requires"`
+	Verify   string   `json:"verify"`
 }
 
 // parsedLimits has 0, and "" for a time, where there is no limit.
@@ -301,9 +315,17 @@ func (a *app) parsed(p *profile.Profile) parsed {
 		Network:    parsedNetwork{p.Network.Mode, hostTexts(p.Network.Hosts), hostTexts(p.Network.Deny), texts(p.Network.Unix)},
 		Processes:  parsedProcesses{p.Processes.Mode, texts(p.Processes.SpawnDirs)},
 		Env:        parsedEnv{orEmpty(p.Env.Pass), map[string]string{}},
+		Context:    parsedContext{p.Context.Instructions, orEmpty(p.Context.Skills), texts(p.Context.Roots)},
+		Delegate:   []string{},
 		Limits:     parsedLimits{Memory: p.Limits.Memory, Processes: p.Limits.Processes, OpenFiles: p.Limits.OpenFiles},
 		Tools:      parsedTools{p.Tools.Only, []parsedToolRule{}},
 		Sandbox:    parsedSandbox{p.Sandbox.FailClosed, p.Sandbox.Transparent, p.Sandbox.Nested, p.Sandbox.Quarantine},
+	}
+	if p.Commit != nil {
+		out.Commit = &parsedCommit{p.Commit.Requires, p.Commit.Verify}
+	}
+	for _, name := range p.Delegate {
+		out.Delegate = append(out.Delegate, string(name))
 	}
 	for _, d := range p.Filesystem.Deny {
 		out.Filesystem.Deny = append(out.Filesystem.Deny, d.Text)

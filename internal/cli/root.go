@@ -112,7 +112,7 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 	in("agents", a.agentCommand(), a.importCommand())
 	in("control", a.controlCommands()...)
 	in("control", a.boundariesCommand(), a.auditCommand(), a.keyCommand(), a.mcpCommand())
-	in("host", a.doctorCommand(), a.completionCommand(), a.manCommand(), a.actorCommand(), a.actorHostCommand())
+	in("host", a.peopleCommand(), a.doctorCommand(), a.completionCommand(), a.manCommand(), a.actorCommand(), a.actorHostCommand(), a.workerCommand(), a.personActorCommand())
 	root.SetHelpCommandGroupID("host")
 	for _, c := range root.Commands() {
 		if c.Flags().Lookup("agent") != nil {

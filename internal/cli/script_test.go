@@ -52,8 +52,11 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o755)
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "seals" {
+			switch cond {
+			case "seals":
 				return seals, nil
+			case "root":
+				return os.Geteuid() == 0, nil
 			}
 			return false, errors.New("unknown condition")
 		},

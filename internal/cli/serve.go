@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"bourn"
-	"bourn/api"
 	"bourn/internal/daemon/instance"
 	"bourn/internal/launch"
 	"bourn/internal/operation"
@@ -29,7 +28,8 @@ const stopGrace = 20 * time.Second
 // controlCommands are those that bournd carries out.
 func (a *app) controlCommands() []*cobra.Command {
 	inPlace := func(cmd *cobra.Command, _ operation.Database, _ []string) error { return a.becomeDaemon(cmd) }
-	v := operation.Verbs{Serve: a.serve, Status: inPlace, Backup: inPlace, Restore: inPlace, Console: inPlace, Migrate: inPlace}
+	v := operation.Verbs{Serve: a.serve, Status: inPlace, Backup: inPlace, Restore: inPlace, Console: inPlace, Migrate: inPlace,
+		ServeDatabase: func(cmd *cobra.Command, _ operation.DatabaseServe) error { return a.becomeDaemon(cmd) }}
 	serve := operation.ServeCommand(v)
 	serve.Args = takes
 	db := group(operation.DatabaseCommand(v))
@@ -163,7 +163,7 @@ func (a *app) alreadyRuns(h *run.Home, program string) (background, error) {
 			if !running.Runs(program) {
 				a.say("it executes a program that was replaced since; bourn serve --stop, and start it again")
 			}
-			b := background{Already: true, Started: operation.Started{Pid: s.Pid, Socket: filepath.Join(h.Dir, api.SocketName)}}
+			b := background{Already: true, Started: operation.Started{Pid: s.Pid, Socket: h.Socket()}}
 			for _, at := range s.Listens {
 				if at != b.Socket {
 					b.HTTP = "http://" + strings.Replace(at, "127.0.0.1", "localhost", 1)

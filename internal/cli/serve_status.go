@@ -53,6 +53,8 @@ func (a *app) controlStatus(h *run.Home, o operation.Serve) error {
 	a.printf("  %-10s  %s\n", "listens", bourn.Printable(strings.Join(s.Listens, ", ")))
 	if d := s.Database; d.Embedded {
 		a.printf("  %-10s  private PostgreSQL %s in %s, as %s\n", "server", d.Version, bourn.Printable(d.Data), bourn.Printable(d.User))
+	} else if d.Socket != "" {
+		a.printf("  %-10s  the PostgreSQL of bourn db serve, at %s\n", "server", bourn.Printable(d.Socket))
 	} else {
 		a.printf("  %-10s  run by others\n", "server")
 	}

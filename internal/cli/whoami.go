@@ -33,6 +33,9 @@ agent cannot read its profile; this is how it learns of its grants.`,
 			return printJSON(a.Stdout, r)
 		}
 		fmt.Fprintf(a.Stdout, "%s — %s\n", title(r.Agent), state(r.Sandbox))
+		if r.Parent != "" {
+			fmt.Fprintf(a.Stdout, "run %s, which works for run %s\n", r.Run, r.Parent)
+		}
 		printItems(a.Stdout, r.Items)
 		return nil
 	}

@@ -15,6 +15,10 @@ type Config struct {
 	// Home. Its roles were made by `bourn db migrate`, and its passwords stand in
 	// Home/secrets/database.json.
 	DatabaseURL string
+	// DatabaseSocket is the directory of the socket of a server that lets this process's user
+	// in as the control plane's roles, and that `bourn db serve` runs. A DatabaseURL is used
+	// before it; empty means none.
+	DatabaseSocket string
 	// DatabaseUser is the OS user that the private cluster runs as when this process is
 	// root's; empty means bourn-db, which is made. It is of no meaning otherwise.
 	DatabaseUser string
@@ -28,8 +32,19 @@ type Config struct {
 	Ready func(Started)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Socket is where the local socket stands; empty means Home's own or, on a shared host,
+	// [DefaultSharedSocket].
+	Socket string
+	// Registry says who the people of a shared host are; empty means posix.RegistryPath. Where
+	// there is none, or it names another user as the service, the host is one person's.
+	Registry string
+	// Helper is bourn-posix-helper; empty means [HelperName] in the prefix that this program
+	// is installed in. It is of no meaning where the host is one person's.
+	Helper string
 	// Retention is how long entries of the log are kept; 0 means for ever.
 	Retention time.Duration
+
+	people *people // of a shared host, once Run has looked
 }
 
 // Started says where a control plane answers.

@@ -25,6 +25,7 @@ type control struct {
 	boundaries *boundaries
 	metrics    *metrics
 	traces     *traces
+	people     *people // of a shared host, else nil
 	logID      string
 	verifying  chan struct{} // held by who verifies: it reads the whole log
 	signEvery  time.Duration
@@ -79,7 +80,7 @@ func openControl(ctx context.Context, config Config) (*control, error) {
 
 // openOn opens a control plane on a database that runs, which is stopped on an error.
 func openOn(ctx context.Context, config Config, id identity, db *database) (*control, error) {
-	c := &control{config: config, metrics: newMetrics(config.Version), traces: newTraces(), identity: id, db: db, verifying: make(chan struct{}, 1), signEvery: signEvery}
+	c := &control{config: config, metrics: newMetrics(config.Version), traces: newTraces(), identity: id, db: db, verifying: make(chan struct{}, 1), signEvery: signEvery, people: config.people}
 	var err error
 	if c.store, err = store.Open(ctx, c.db.login); err != nil {
 		return nil, errors.Join(err, c.db.stop(ctx))
@@ -104,6 +105,11 @@ func (c *control) begin(ctx context.Context) (err error) {
 	}
 	if err := c.store.SyncRoster(ctx); err != nil {
 		return err
+	}
+	if c.people != nil {
+		if err := c.syncPeople(ctx); err != nil {
+			return err
+		}
 	}
 	if c.logID, err = c.store.LogID(ctx); err != nil {
 		return err
@@ -189,6 +195,9 @@ func (c *control) health(ctx context.Context) api.Health {
 			"bourn boundaries show lists what is wrong; bourn boundaries set mends it")
 	}
 	add("boundaries", bad, "degraded")
+	if c.people != nil {
+		add("people", c.people.problem(), "failing")
+	}
 	return h
 }
 
@@ -205,6 +214,8 @@ func (c *control) status(ctx context.Context) api.Status {
 	s.Boundaries.Document = nil
 	if running := c.db.cluster(); running != nil {
 		s.Database = api.Database{Embedded: true, Version: running.Version().String(), Socket: running.SocketDir(), Data: running.Dir(), User: c.db.user()}
+	} else {
+		s.Database.Socket = c.db.socket
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,6 +240,9 @@ func (c *control) work(ctx context.Context) {
 	all.Go(func() {
 		c.boundaries.Watch(ctx, watchEvery, say)
 	})
+	if c.people != nil {
+		all.Go(func() { c.watchPeople(ctx, say) })
+	}
 	all.Go(func() {
 		every(ctx, flushEvery, func() {
 			if err := c.log.Flush(ctx, false); err != nil && ctx.Err() == nil {

@@ -26,6 +26,16 @@ func Run(ctx context.Context, config Config) error {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
+	var err error
+	if config.people, err = findPeople(&config); err != nil {
+		return err
+	}
+	if config.people != nil { // before anything else is started
+		if err := config.people.begin(ctx); err != nil {
+			return err
+		}
+		defer config.people.close()
+	}
 	if err := os.Mkdir(config.Home, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("cannot make %s: %w", config.Home, err)
 	}
@@ -137,7 +147,7 @@ func listen(config Config, note func(context.Context, error)) (all []net.Listene
 			}
 		}
 	}()
-	local, err := listenLocal(config.Home)
+	local, err := listenLocal(config)
 	if err != nil {
 		return nil, started, err
 	}

@@ -33,6 +33,7 @@ const restartPause = 500 * time.Millisecond
 // A database is the server behind a store: a cluster of one's own, or somebody else's.
 type database struct {
 	config cluster.Config // of an own one
+	socket string         // the directory of a shared host's, which its own service runs
 	login  store.Login
 	ended  func() // called when the server has ended by itself; nil for nothing
 
@@ -71,10 +72,7 @@ func ClusterConfig(ctx context.Context, home, osUser string) (cluster.Config, er
 	for _, role := range []string{cluster.Admin, "bourn_control", "bourn_member", "bourn_app"} {
 		config.Ident = append(config.Ident, cluster.Ident{OS: own, Role: role})
 	}
-	config.Rules = []string{
-		"local control bourn_control,bourn_member peer map=bourn",
-		"local records bourn_control,bourn_app peer map=bourn",
-	}
+	config.Rules = controlRules()
 	return config, nil
 }
 
@@ -125,6 +123,12 @@ func openDatabase(ctx context.Context, c Config) (*database, error) {
 	if c.DatabaseURL != "" {
 		login, err := urlLogin(c.Home, c.DatabaseURL)
 		return &database{login: login}, err
+	}
+	if dir := c.DatabaseSocket; dir != "" {
+		if !filepath.IsAbs(dir) {
+			return nil, bourn.WithHint(fmt.Errorf("%w: the directory of the database's socket is %q, and must be absolute", bourn.ErrInvalid, bourn.Printable(dir)), "as in BOURN_DATABASE_SOCKET="+SharedDatabaseSocket)
+		}
+		return &database{socket: dir, login: func(role, db string) string { return cluster.ConnString(dir, role, db) }}, nil
 	}
 	config, err := ClusterConfig(ctx, c.Home, c.DatabaseUser)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 //
 //	GET /v1/runs/{run}/actor   (upgraded to bourn-actor)   the run's actor, to be asked
 //	GET /v1/runs/{run}/mcp     (upgraded to bourn-mcp)     a client of the run's, that asks
+//	GET /v1/runs/{run}/worker  (upgraded to bourn-worker)  what starts the run's children
 //
 // Who the agent is comes with the connection and from nothing that a client sends.
 type gate struct {
@@ -37,10 +39,12 @@ type gate struct {
 	budget  *mcp.Budget // of what all clients have asked for
 
 	policies *policies
+	ledgers  *ledgers
 
 	mu    sync.Mutex
 	runs  map[runKey]*gatedRun
 	hosts map[hostKey]*host
+	crews crews
 }
 
 type runKey struct {
@@ -55,6 +59,9 @@ type gatedRun struct {
 	member store.MemberID
 	actor  *workspace.Client
 	calls  chan struct{} // one for each call at once, of all its clients
+	child  *childRun     // of a run that works for another, else nil
+
+	asked, answers *mcp.Budget // what its clients may have held: a run takes no other's
 
 	mu      sync.Mutex
 	from    *inForce // what rules was made of
@@ -63,11 +70,12 @@ type gatedRun struct {
 }
 
 func newGate(c *control) *gate {
-	g := &gate{control: c, known: map[string]*tool.Tool{}, runs: map[runKey]*gatedRun{}, hosts: map[hostKey]*host{}, budget: mcp.NewBudget(maxAsked), policies: newPolicies(c.config.Home, c.now)}
+	g := &gate{control: c, known: map[string]*tool.Tool{}, runs: map[runKey]*gatedRun{}, hosts: map[hostKey]*host{}, crews: newCrews(), budget: mcp.NewBudget(maxAsked), policies: newPolicies(c.config.Home, c.now), ledgers: newLedgers()}
 	for _, t := range tool.All() {
 		g.known[t.Name] = t
 	}
 	g.ctx, g.stop = context.WithCancel(context.Background())
+	c.people.onChange(g.endChanged)
 	return g
 }
 
@@ -90,12 +98,17 @@ func (s *server) serveActor(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	child, err := s.tools.child(runKey{member, r.PathValue("run")}, agent)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
 	conn, err := takeOver(w, r, "bourn-actor")
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	run := &gatedRun{run: r.PathValue("run"), agent: agent, member: member, calls: make(chan struct{}, maxRunCalls)}
+	run := &gatedRun{run: r.PathValue("run"), agent: agent, member: member, child: child, calls: make(chan struct{}, maxRunCalls)}
 	s.tools.all.Go(func() {
 		defer conn.Close()
 		defer context.AfterFunc(s.tools.ctx, func() { conn.Close() })()
@@ -114,6 +127,7 @@ func (g *gate) serve(run *gatedRun, conn net.Conn) {
 		return
 	}
 	run.actor = client
+	run.asked, run.answers = g.budget.Part(maxRunAsked), mcp.NewBudget(maxRunAnswers)
 	g.mu.Lock()
 	g.runs[key] = run // a newer actor of a run takes an older one's place
 	g.mu.Unlock()
@@ -238,6 +252,9 @@ func (g *gate) call(ctx context.Context, run *gatedRun, t *tool.Tool, input []by
 	if err != nil {
 		return g.refused(ctx, entry, err)
 	}
+	if err := g.fenced(run, t); err != nil {
+		return g.refused(ctx, entry, err)
+	}
 	ruling, err := g.ruling(run.agent, t.Name, t.Tier)
 	if err != nil {
 		return g.refused(ctx, entry, err)
@@ -254,14 +271,21 @@ func (g *gate) call(ctx context.Context, run *gatedRun, t *tool.Tool, input []by
 		return g.refused(ctx, entry, &workspace.Problem{Code: bourn.CodeParked, Reason: entry.By, Text: text, Hint: hint})
 	case bourn.Allow:
 	}
+	noted, err := g.begin(ctx, run, request, action, &entry)
+	if err != nil {
+		return g.refused(ctx, entry, err)
+	}
 	entry.Outcome = audit.Allowed
 	if err := g.control.log.Append(ctx, entry); err != nil {
+		noted.never()
 		return failed(entry, err)
 	}
 	began := time.Now()
 	var result workspace.Raw
-	err = run.actor.Do(ctx, request, workspace.Review{Outcome: bourn.Allow, Action: action.Digest(), Rules: rules.Digest()}, &result, progress)
-	g.outcome(entry, time.Since(began), result.JSON, err)
+	err = g.perform(ctx, run, request, workspace.Review{Outcome: bourn.Allow, Action: action.Digest(), Rules: rules.Digest()}, &result, progress)
+	shown := noted.shows(result.JSON, err)
+	g.outcome(entry, time.Since(began), result.JSON, shown, err)
+	noted.ended(shown)
 	if err != nil {
 		return failed(entry, err)
 	}
@@ -274,13 +298,15 @@ func (g *gate) call(ctx context.Context, run *gatedRun, t *tool.Tool, input []by
 
 // outcome logs what became of an action. It was performed by then: nobody waits for its line,
 // and what cannot be logged is said to operators.
-func (g *gate) outcome(of audit.Entry, took time.Duration, result json.RawMessage, err error) {
+func (g *gate) outcome(of audit.Entry, took time.Duration, result json.RawMessage, shown marks, err error) {
 	e := audit.Entry{Kind: audit.KindOutcome, Who: of.Who, For: of.For, Agent: of.Agent, Run: of.Run, What: of.What, Target: of.Target, Digest: of.Digest, Of: of.ID,
-		Outcome: audit.Done, Duration: took.Microseconds(), Detail: receipt(of.What, result)}
+		Outcome: audit.Done, Duration: took.Microseconds(), Detail: receipt(of.What, result, shown)}
 	if err != nil {
 		e.Outcome, e.Reason = audit.Failed, err.Error()
-		if bourn.CodeOf(err) == bourn.CodeDenied {
+		if code := bourn.CodeOf(err); code == bourn.CodeDenied {
 			e.Outcome = audit.Denied
+		} else if code == bourn.CodeParked {
+			e.Outcome = audit.Asked
 		}
 	}
 	g.control.log.Later(e, func(err error) {
@@ -289,9 +315,13 @@ func (g *gate) outcome(of audit.Entry, took time.Duration, result json.RawMessag
 }
 
 // receipt is what an outcome keeps of a result: which files changed to which digests, how a
-// command ended; no content.
-func receipt(what string, result json.RawMessage) json.RawMessage {
+// command ended, and what that shows; no content.
+func receipt(what string, result json.RawMessage, shown marks) json.RawMessage {
+	if what == "spawn_subagent" || what == "parallel_jobs" {
+		return jobsReceipt(what, result)
+	}
 	var r struct {
+		marks
 		Path    string                  `json:"path,omitempty"`
 		Before  string                  `json:"before,omitempty"`
 		After   string                  `json:"after,omitempty"`
@@ -304,6 +334,7 @@ func receipt(what string, result json.RawMessage) json.RawMessage {
 	if what == "files_search" || len(result) == 0 || json.Unmarshal(result, &r) != nil {
 		return nil
 	}
+	r.marks = shown // whatever the actor says of it
 	kept, err := json.Marshal(r)
 	if err != nil {
 		return nil
@@ -340,7 +371,8 @@ func failed(entry audit.Entry, err error) mcp.Answer {
 	if bourn.CodeOf(err) == bourn.CodeInternal && p == nil {
 		text += ": something went wrong in the control plane"
 	} else {
-		text += ": " + err.Error()
+		// Without the code again, which what it wraps begins with.
+		text += ": " + strings.TrimPrefix(err.Error(), bourn.CodeOf(err).Err().Error()+": ")
 	}
 	if hint := bourn.HintOf(err); hint != "" {
 		text += "\nhint: " + hint

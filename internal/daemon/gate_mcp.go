@@ -7,6 +7,7 @@ import (
 
 	"bourn"
 	"bourn/internal/mcp"
+	"bourn/internal/skill"
 	"bourn/internal/tool"
 )
 
@@ -15,6 +16,8 @@ const (
 	maxRunCalls   = 64        // calls of one run's clients that are performed at once; more wait
 	maxRunClients = 32        // clients of one run at once; more are refused
 	maxAsked      = 256 << 20 // bytes of requests, of all clients, that are not answered yet
+	maxRunAsked   = 64 << 20  // and of one run's
+	maxRunAnswers = 64 << 20  // bytes of long answers, of one run's clients, that they have not taken yet
 )
 
 // serveMCP takes over a connection of a run's client.
@@ -61,7 +64,7 @@ func (s *server) serveMCP(w http.ResponseWriter, r *http.Request) {
 
 // client is what a client of a run's is served.
 func (g *gate) client(run *gatedRun) *mcp.Server {
-	return &mcp.Server{Version: g.control.config.Version, Instructions: instructions, Offers: offers(g.known), Budget: g.budget,
+	return &mcp.Server{Version: g.control.config.Version, Instructions: func() string { return g.told(run) }, Offers: offers(g.known), Budget: run.asked, Answers: run.answers,
 		Call: func(ctx context.Context, name string, input []byte, progress func([]byte)) mcp.Answer {
 			select {
 			case run.calls <- struct{}{}:
@@ -71,7 +74,7 @@ func (g *gate) client(run *gatedRun) *mcp.Server {
 			}
 			return g.call(ctx, run, g.known[name], input, progress)
 		},
-		Shown:       func(name string) bool { return g.shows(run.agent, name) },
+		Shown:       func(name string) bool { return run.has(name) && g.shows(run.agent, name) },
 		Unsupported: func(ctx context.Context, name string) { g.unsupported(ctx, run, name) }}
 }
 
@@ -100,6 +103,22 @@ func offers(known map[string]*tool.Tool) []mcp.Offer {
 			Destructive: t.Destructive, Idempotent: t.Idempotent, OpenWorld: t.OpenWorld})
 	}
 	return all
+}
+
+// told is what a model is told at the beginning: what the tools are, and what the run's agent is
+// offered besides. It is read whenever a client begins. What cannot be read is not told of: it
+// grants nothing, and tools are served without it.
+func (g *gate) told(run *gatedRun) string {
+	home := g.control.config.Home
+	shown, err := skill.Shown(home, run.agent, run.run)
+	if err != nil {
+		g.control.config.Log.Warn("what an agent is offered cannot be told", "agent", string(run.agent), "run", run.run, "error", err)
+		return instructions
+	}
+	if text := skill.Tell(home, run.agent, shown); text != "" {
+		return instructions + "\n\n" + text
+	}
+	return instructions
 }
 
 // instructions tell a model what the tools are.

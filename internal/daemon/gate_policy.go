@@ -28,7 +28,10 @@ type policyOf struct {
 	file    os.FileInfo
 	settled bool // the file was older than a clock can tell apart when it was read
 	rules   []review.ToolRule
-	err     error
+	commit  review.CommitRule
+	// delegate are the agents that this one may hand work to.
+	delegate []bourn.AgentName
+	err      error
 }
 
 // settledAfter is how long after its last change a file's times tell every further one.
@@ -92,6 +95,8 @@ func (p *policies) read(name bourn.AgentName, at string) (policyOf, error) {
 		kept.err = unreadable(name, err)
 		return kept, nil
 	}
+	kept.commit = commitRuleOf(read.Commit)
+	kept.delegate = read.Delegate
 	for _, r := range read.Tools.Rules {
 		kept.rules = append(kept.rules, review.ToolRule{Tool: r.Tool, Policy: r.Policy, Tier: r.Tier})
 	}
@@ -129,13 +134,21 @@ func (g *gate) shows(agent bourn.AgentName, tool string) bool {
 func why(agent bourn.AgentName, tool string, first bourn.Reason) (text, hint string) {
 	switch {
 	case first.Code == bourn.ReasonToolPolicy && first.Outcome == bourn.Deny:
-		return "the agent's profile refuses the tool: " + first.Text, "do without it, or ask a person to run: bourn agent perm list-tools " + string(agent)
+		return "the agent's profile refuses the tool" + after(first.Text), "do without it, or ask a person to run: bourn agent perm list-tools " + string(agent)
 	case first.Code == bourn.ReasonToolPolicy && agent != "":
-		return "it needs a person's answer, and nothing was done: " + first.Text, "ask a person, who may run: bourn agent perm tool-allow " + string(agent) + " " + tool
+		return "it needs a person's answer, and nothing was done" + after(first.Text), "ask a person, who may run: bourn agent perm tool-allow " + string(agent) + " " + tool
 	case first.Code == bourn.ReasonUnsealed:
-		return "it is refused: " + first.Text, "ask a person"
+		return "it is refused" + after(first.Text), "ask a person"
 	case first.Outcome == bourn.Deny:
-		return "a hard block refuses it: " + first.Text, "ask a person"
+		return "a hard block refuses it" + after(first.Text), "ask a person"
 	}
-	return "it needs a person's answer, and nothing was done: " + first.Text, "say it another way, or ask a person"
+	return "it needs a person's answer, and nothing was done" + after(first.Text), "say it another way, or ask a person"
+}
+
+// after is a reason as it stands after what it is the reason for; a rule may have none.
+func after(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if role := roles[os.Getenv(roleVariable)]; role != nil {
 		os.Exit(role())
 	}
+	if len(os.Args) == 2 && os.Args[1] == HelperRole {
+		os.Exit(HelperRunner())
+	}
 	storetest.Main(m)
 }
 

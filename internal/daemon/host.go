@@ -86,9 +86,9 @@ func (g *gate) host(ctx context.Context, t *store.AgentToken) (*host, error) {
 	g.mu.Lock()
 	h := g.hosts[key]
 	if h == nil {
-		if len(g.hosts) >= maxHosts || g.ctx.Err() != nil {
+		if g.full(key.member) || g.ctx.Err() != nil {
 			g.mu.Unlock()
-			return nil, bourn.WithHint(fmt.Errorf("%w: the tools of %d agents are in use over HTTP already", bourn.ErrUnavailable, maxHosts), "try again later")
+			return nil, bourn.WithHint(fmt.Errorf("%w: the tools of too many agents are in use over HTTP already", bourn.ErrUnavailable), "try again later")
 		}
 		h = &host{key: key, ready: make(chan struct{})}
 		h.idle = time.AfterFunc(hostIdle, func() { g.unusedFor(h) })
@@ -163,18 +163,18 @@ func (g *gate) runHost(ctx context.Context, h *host) {
 	}
 }
 
+// A stopper is what a host runs as.
+type stopper interface{ stop() }
+
 // startHost starts the process, and waits until its actor is there.
-func (g *gate) startHost(ctx context.Context, h *host) (*hostProcess, error) {
-	members, err := g.control.store.Roster(ctx)
-	if err != nil {
+func (g *gate) startHost(ctx context.Context, h *host) (stopper, error) {
+	if g.control.people != nil {
+		return g.startPerson(ctx, h)
+	}
+	if err := g.ownUser(ctx, h.key.member); err != nil {
 		return nil, err
 	}
-	for _, m := range members {
-		if m.ID == h.key.member && (m.UID == nil || int(*m.UID) != os.Geteuid()) {
-			return nil, bourn.WithHint(fmt.Errorf("%w: the agent is of another OS user than the control plane", bourn.ErrDenied), "use the tools inside a run, or bourn mcp serve --agent")
-		}
-	}
-	p, err := startHostProcess(g.control.config.Home, h.key)
+	p, err := startProcess(g.control.config.Home, h.key.dir, "actor-host", "--agent", string(h.key.agent))
 	if err != nil {
 		return nil, err
 	}
@@ -195,15 +195,16 @@ func (g *gate) startHost(ctx context.Context, h *host) (*hostProcess, error) {
 	return p, nil
 }
 
-// A hostProcess is `bourn actor-host`.
+// A hostProcess is `bourn actor-host`, or a member's `bourn worker`.
 type hostProcess struct {
 	cmd   *exec.Cmd
-	stdin io.Closer
+	stdin io.WriteCloser
 	out   io.Reader
 	said  *newest
 }
 
-func startHostProcess(home string, key hostKey) (*hostProcess, error) {
+// startProcess starts a command of bourn's in a directory.
+func startProcess(home, dir string, args ...string) (*hostProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -212,8 +213,8 @@ func startHostProcess(home string, key hostKey) (*hostProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "actor-host", "--agent", string(key.agent))
-	cmd.Dir = key.dir
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
 	cmd.WaitDelay = hostGrace
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "BOURN_HOME=") {

@@ -30,6 +30,7 @@ const (
 	maxUnawaited   = 1000 // and of those whose writers do not wait for it
 	commitMost     = 2000 // entries that share a commit
 	commitWithin   = 10 * time.Second
+	settleWithin   = 2 * time.Second // how long a reader of the log waits for what was written before
 )
 
 // A logSink commits entries; when it returns nil they are on disk.
@@ -45,8 +46,9 @@ type logWriter struct {
 
 	mu      sync.Mutex
 	waiting []*pending
-	busy    bool // somebody drains
-	lingers bool // somebody will
+	writing []*pending // what is being committed
+	busy    bool       // somebody drains
+	lingers bool       // somebody will
 	closed  bool
 	runs    map[string]*quota
 	like    map[likeness]*collapsed
@@ -55,6 +57,11 @@ type logWriter struct {
 type pending struct {
 	entry store.EncodedEntry
 	done  chan error
+	left  chan struct{} // closed when it waits no more, whatever became of it
+}
+
+func newPending(e audit.Entry, body []byte) *pending {
+	return &pending{store.EncodedEntry{ID: e.ID, At: e.At, Body: body}, make(chan error, 1), make(chan struct{})}
 }
 
 // quota counts what a run wrote since a time.
@@ -116,7 +123,7 @@ func (w *logWriter) Later(e audit.Entry, failed func(error)) {
 		}
 		return
 	}
-	p := &pending{store.EncodedEntry{ID: e.ID, At: e.At, Body: body}, make(chan error, 1)}
+	p := newPending(e, body)
 	w.waiting = append(w.waiting, p)
 	w.work.Go(func() {
 		if err := <-p.done; err != nil {
@@ -128,6 +135,27 @@ func (w *logWriter) Later(e audit.Entry, failed func(error)) {
 		w.work.Go(w.linger)
 	}
 	w.mu.Unlock()
+}
+
+// settle returns when what was written by now is committed, or could not be: who reads the
+// log then finds in it what had been done before. It does not wait long.
+func (w *logWriter) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	w.mu.Lock()
+	all := slices.Concat(w.writing, w.waiting)
+	if !w.busy && len(w.waiting) > 0 {
+		w.busy = true
+		w.work.Go(w.drain)
+	}
+	w.mu.Unlock()
+	for _, p := range all {
+		select {
+		case <-p.left:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // linger commits what nobody waits for, unless somebody's entry has taken it along.
@@ -337,7 +365,7 @@ func (w *logWriter) commit(ctx context.Context, e audit.Entry) error {
 
 // enter lets an encoded entry wait for a commit. The lock is held.
 func (w *logWriter) enter(e audit.Entry, body []byte) *pending {
-	p := &pending{store.EncodedEntry{ID: e.ID, At: e.At, Body: body}, make(chan error, 1)}
+	p := newPending(e, body)
 	w.waiting = append(w.waiting, p)
 	if !w.busy {
 		w.busy = true
@@ -357,6 +385,7 @@ func (w *logWriter) wait(ctx context.Context, p *pending) error {
 	w.mu.Lock()
 	if i := slices.Index(w.waiting, p); i >= 0 {
 		w.waiting = slices.Delete(w.waiting, i, i+1)
+		close(p.left)
 	}
 	w.mu.Unlock()
 	// It may be committed yet: nothing may happen, and the log says that it was asked for.
@@ -370,12 +399,12 @@ func (w *logWriter) drain() {
 		w.mu.Lock()
 		n := min(len(w.waiting), commitMost)
 		if n == 0 {
-			w.waiting, w.busy = nil, false
+			w.waiting, w.writing, w.busy = nil, nil, false
 			w.mu.Unlock()
 			return
 		}
 		batch := slices.Clone(w.waiting[:n])
-		w.waiting = w.waiting[n:]
+		w.waiting, w.writing = w.waiting[n:], batch
 		w.mu.Unlock()
 		w.write(batch)
 	}
@@ -398,5 +427,6 @@ func (w *logWriter) write(batch []*pending) {
 	}
 	for _, p := range batch {
 		p.done <- err
+		close(p.left)
 	}
 }

@@ -56,6 +56,32 @@ func TestLater(t *testing.T) {
 	})
 }
 
+// TestSettle: who reads the log waits for what was to be written before, and not for ever.
+func TestSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{hold: make(chan struct{})}
+		w := newLogWriter(m, time.Now)
+		w.settle(t.Context()) // nothing waits
+		w.Later(outcomeOf("first"), func(err error) { t.Errorf("not written: %v", err) })
+		began := time.Now()
+		w.settle(t.Context())
+		if took := time.Since(began); took != settleWithin {
+			t.Errorf("it waited for %v", took)
+		}
+		close(m.hold)
+		w.settle(t.Context())
+		if got := m.whats(t); !slices.Equal(got, []string{"first"}) {
+			t.Errorf("the log has %v", got)
+		}
+		w.Later(outcomeOf("second"), func(err error) { t.Errorf("not written: %v", err) })
+		w.settle(t.Context())
+		if got := m.whats(t); len(got) != 2 {
+			t.Errorf("the log has %v", got)
+		}
+		w.Close()
+	})
+}
+
 // TestLaterFails: what cannot be written is told.
 func TestLaterFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -61,7 +61,7 @@ func peerOf(conn *net.UnixConn) (Peer, error) {
 		// number may be another's.
 		return Peer{}, errGone
 	}
-	if err := unsealed(int(cred.Pid)); err != nil {
+	if err := unsealed(int(cred.Pid), cred.Uid); err != nil {
 		return Peer{}, err
 	}
 	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil && !errors.Is(err, unix.EPERM) {
@@ -103,26 +103,21 @@ func stillTheOne(pid int, uid uint32, at time.Time) error {
 	return nil
 }
 
-// unsealed returns an error unless the process runs as freely as this one. What cannot be
-// read is refused.
-func unsealed(pid int) error {
+// unsealed returns an error unless the process, of a user, runs as freely as this one. What
+// cannot be read is refused. Root, and the process's own user, are told its namespaces by the
+// kernel; anybody else goes by what everybody may read of it.
+func unsealed(pid int, uid uint32) error {
 	dir := "/proc/" + strconv.Itoa(pid)
-	for _, name := range namespaces {
-		theirs, err := os.Readlink(dir + "/ns/" + name)
-		if err != nil {
-			return errSealed("its " + name + " namespace cannot be read")
-		}
-		ours, err := os.Readlink("/proc/self/ns/" + name)
-		if err != nil {
-			return fmt.Errorf("%w: cannot read the own %s namespace: %w", bourn.ErrInternal, name, err)
-		}
-		if theirs != ours {
-			return errSealed("it is in another " + name + " namespace")
-		}
+	same := sameNamespaces
+	if me := uint32(os.Geteuid()); me != 0 && me != uid {
+		same = sharesNamespaces
+	}
+	if err := same(dir); err != nil {
+		return err
 	}
 	status, err := os.ReadFile(dir + "/status")
 	if err != nil {
-		return errSealed("its status cannot be read")
+		return errHidden("status")
 	}
 	seen := 0
 	for line := range strings.Lines(string(status)) {
@@ -143,6 +138,25 @@ func unsealed(pid int) error {
 	}
 	if seen != 2 {
 		return errSealed("its status does not say how it runs")
+	}
+	return nil
+}
+
+// sameNamespaces returns an error unless the process with that directory in /proc is in this
+// one's namespaces. It takes what ptrace(2) takes: the same user, or root.
+func sameNamespaces(dir string) error {
+	for _, name := range namespaces {
+		theirs, err := os.Readlink(dir + "/ns/" + name)
+		if err != nil {
+			return errSealed("its " + name + " namespace cannot be read")
+		}
+		ours, err := os.Readlink("/proc/self/ns/" + name)
+		if err != nil {
+			return fmt.Errorf("%w: cannot read the own %s namespace: %w", bourn.ErrInternal, name, err)
+		}
+		if theirs != ours {
+			return errSealed("it is in another " + name + " namespace")
+		}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"bourn"
 	"bourn/api"
+	"bourn/internal/workspace"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -40,6 +41,10 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *problem {
 	if code == bourn.CodeInternal {
 		p.Detail, p.Hint = "something went wrong in the control plane", ""
 		log.ErrorContext(ctx, "internal error", "error", err.Error())
+	}
+	var why *workspace.Problem
+	if errors.As(err, &why) {
+		p.Reason = why.Reason
 	}
 	var d detailed
 	if errors.As(err, &d) {

@@ -14,7 +14,7 @@ import (
 
 // roles are what this program can be instead of a test, named by roleVariable. What they are
 // told is in BOURN_TEST_SAID.
-var roles = map[string]func() int{"daemon": asDaemon, "peer": asPeer, "filtered peer": asFiltered, "passing peer": asPassing}
+var roles = map[string]func() int{"daemon": asDaemon, "peer": asPeer, "filtered peer": asFiltered, "filtered user": asFilteredUser, "judge": asJudge, "passing peer": asPassing}
 
 const saidVariable = "BOURN_TEST_SAID"
 

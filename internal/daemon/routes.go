@@ -61,6 +61,7 @@ func (s *server) routes() {
 	})
 	s.boundariesRoutes()
 	s.logRoutes()
+	s.receiptRoutes()
 	s.tokenRoutes()
 	s.agentTokenRoutes()
 }
@@ -129,6 +130,7 @@ func (s *server) logRoutes() {
 		if _, err := s.gate.administrator(ctx, "read the log"); err != nil {
 			return nil, err
 		}
+		s.control.log.settle(ctx)
 		lines, err := s.control.store.LogLines(ctx, in.filter())
 		if err != nil {
 			return nil, err
@@ -148,6 +150,7 @@ func (s *server) logRoutes() {
 		}
 		filter := in.filter()
 		filter.Most, filter.Newest = 1000, false
+		s.control.log.settle(ctx)
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
 			hc.SetHeader("Content-Type", "application/jsonl")
 			s.export(ctx, hc, filter)

@@ -28,12 +28,19 @@ const SocketName = api.SocketName
 const maxSocketPath = 107
 
 // listenLocal makes the local socket. The daemon holds the home's lock, so that one
-// found here is left from a daemon that was killed.
-func listenLocal(home string) (*net.UnixListener, error) {
-	at := filepath.Join(home, SocketName)
+// found here is left from a daemon that was killed. On a shared host everybody may connect:
+// the kernel says who does.
+func listenLocal(config Config) (*net.UnixListener, error) {
+	at, mode := config.Socket, os.FileMode(0o600)
+	if at == "" {
+		at = filepath.Join(config.Home, SocketName)
+	}
+	if config.people != nil {
+		mode = 0o666
+	}
 	if len(at) > maxSocketPath {
 		return nil, bourn.WithHint(fmt.Errorf("%w: the local socket cannot stand at %s: the path has more than %d bytes", bourn.ErrInvalid, at, maxSocketPath),
-			"set BOURN_HOME to a shorter path")
+			"set BOURN_HOME, or --socket, to a shorter path")
 	}
 	if info, err := os.Lstat(at); err == nil && info.Mode().Type() == fs.ModeSocket {
 		if err := os.Remove(at); err != nil {
@@ -44,8 +51,8 @@ func listenLocal(home string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on the local socket: %w", err)
 	}
-	if err := os.Chmod(at, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot close the local socket to others: %w", err), l.Close())
+	if err := os.Chmod(at, mode); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot set who may use the local socket: %w", err), l.Close())
 	}
 	return l, nil
 }

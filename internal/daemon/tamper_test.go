@@ -133,14 +133,16 @@ func TestLogCutBetween(t *testing.T) {
 func TestLogHeadMissing(t *testing.T) {
 	home, db := testHome(t), storetest.New(t)
 	p := beginOn(t, home, db)
+	written := func() bool { _, err := os.Lstat(HeadFile(home)); return err == nil }
 	p.note(5)
 	p.chained()
+	until(t, 10*time.Second, "it is written", written) // after what it says is committed
 	if err := os.Remove(HeadFile(home)); err != nil {
 		t.Fatal(err)
 	}
 	p.note(1)
 	p.chained()
-	until(t, 10*time.Second, "it is written again", func() bool { _, err := os.Lstat(HeadFile(home)); return err == nil })
+	until(t, 10*time.Second, "it is written again", written)
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -79,6 +79,9 @@ type Config struct {
 	// Aside is a command beside the one that a person started: what signals bourn gets is
 	// not passed on to it, and ends it only with bourn.
 	Aside bool
+	// End ends the command when it is closed, as limits.time does: TERM, and KILL when it has
+	// had its time. Nil never does.
+	End <-chan struct{}
 	// Probe seals and ends without executing anything.
 	Probe bool
 }
@@ -95,6 +98,7 @@ type Result struct {
 	Status   int  // its exit status, when it exited
 	Signal   int  // the signal that ended it, else 0
 	TimedOut bool // limits.time ended it
+	Ended    bool // Config.End did
 }
 
 // Spawn starts a child that waits for its order, so that it can get ready while the run

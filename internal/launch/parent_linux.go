@@ -22,9 +22,6 @@ import (
 // acceptAgain is how long the gate waits when it could not accept a connection.
 const acceptAgain = 10 * time.Millisecond
 
-// grace is how long a command has between TERM and KILL when its time is over.
-const grace = 10 * time.Second
-
 // parent is the outer half of a run.
 type parent struct {
 	config    Config
@@ -269,47 +266,6 @@ func (p *parent) read(stop <-chan struct{}) {
 	}
 }
 
-// attend sees to a command that runs.
-func (p *parent) attend(signals <-chan os.Signal) error {
-	var over <-chan time.Time
-	if limit := p.config.Plan.Limits.Time; limit > 0 {
-		t := time.NewTimer(limit)
-		defer t.Stop()
-		over = t.C
-	}
-	var hangup <-chan struct{}
-	if p.relay != nil {
-		hangup = p.relay.Hangup()
-	}
-	for {
-		select {
-		case sig := <-signals:
-			p.forward(sig)
-		case <-hangup:
-			hangup = nil
-			p.tell(kindGroup, unix.SIGHUP)
-			p.tell(kindContinue, unix.SIGCONT)
-		case <-over:
-			if p.result.TimedOut {
-				p.child.kill()
-				over = nil
-				continue
-			}
-			p.result.TimedOut = true
-			p.tell(kindGroup, unix.SIGTERM)
-			p.tell(kindContinue, unix.SIGCONT)
-			over = time.After(grace)
-		case r := <-p.messages:
-			if done, err := p.hear(r); done || err != nil {
-				if err != nil && p.result.TimedOut {
-					p.result.Signal, err = int(unix.SIGKILL), nil
-				}
-				return err
-			}
-		}
-	}
-}
-
 // hear answers one message. It reports whether the conversation is over.
 func (p *parent) hear(r received) (done bool, err error) {
 	if r.err != nil {
@@ -468,7 +424,7 @@ func (p *parent) serveGate() error {
 // end kills what is left and waits for it. A question to the gate that is being answered
 // ends with its connection, whose other end is gone.
 func (p *parent) end() {
-	if p.result == (Result{}) || p.result.TimedOut {
+	if p.result == (Result{}) || p.cutShort() {
 		p.child.kill() // the command never ran, or the child is to end in any case
 	}
 	p.child.reap()

@@ -17,7 +17,8 @@ import (
 // whose client has gone has its context ended, in both eras: nobody could be given its
 // answer.
 func (s *Server) Handler() http.Handler {
-	server := s.server(func(context.Context, *sdk.RequestExtra) error { return nil })
+	by := exchanges{s.Answers}
+	server := s.server(by)
 	next := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
 		&sdk.StreamableHTTPOptions{Stateless: true, Logger: s.Log, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxMessage})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -25,6 +26,16 @@ func (s *Server) Handler() http.Handler {
 			next.ServeHTTP(w, r) // which says what is allowed
 			return
 		}
+		// Before it is read: who sends slowly holds what is there for it.
+		size := int(min(r.ContentLength, maxMessage))
+		if size < 0 {
+			size = maxMessage // it is not said
+		}
+		if !s.Budget.take(size) {
+			refuse(w, http.StatusServiceUnavailable, &fault{nil, codeTooMuch, "too much at once: wait for answers, and try again"})
+			return
+		}
+		defer s.Budget.give(size)
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
 		if err != nil {
 			status := http.StatusBadRequest
@@ -42,17 +53,14 @@ func (s *Server) Handler() http.Handler {
 		case m.reply:
 			w.WriteHeader(http.StatusAccepted)
 			return
-		case !s.Budget.take(len(body)):
-			refuse(w, http.StatusServiceUnavailable, &fault{m.raw, codeTooMuch, "too much at once: wait for answers, and try again"})
-			return
 		}
-		defer s.Budget.give(len(body))
 		if body, err = m.encode(); err != nil {
 			refuse(w, http.StatusBadRequest, &fault{m.raw, jsonrpc.CodeInvalidRequest, "the message cannot be read"})
 			return
 		}
 		ctx := context.WithValue(r.Context(), goneKey{}, r.Context())
-		r = r.WithContext(ctx)
+		r, release := by.holding(r.WithContext(ctx))
+		defer release()
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		next.ServeHTTP(w, r)
 	})

@@ -34,8 +34,9 @@ type Offer struct {
 
 // A Server is what one agent's client in one run is offered.
 type Server struct {
-	Version      string
-	Instructions string
+	Version string
+	// Instructions returns what a model is told, whenever a client begins; nil tells nothing.
+	Instructions func() string
 	Offers       []Offer // in any order: they are listed by name
 	// Call performs a call of one of Offers; input is its arguments as they were sent.
 	// Progress, if not nil, may be told output as it comes, until Call returns.
@@ -46,7 +47,8 @@ type Server struct {
 	// Unsupported is told of a call of a tool that there is not.
 	Unsupported func(ctx context.Context, name string)
 	Log         *slog.Logger
-	Budget      *Budget // nil for none
+	Budget      *Budget // of what is asked; nil for none
+	Answers     *Budget // of long answers that are not taken yet; likewise
 }
 
 // maxText is the longest answer, in bytes: clients hold whole messages.
@@ -60,10 +62,10 @@ const listFor = 5000
 func (s *Server) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := newStream(conn, s.Budget)
+	stream := newStream(conn, s.Budget, s.Answers)
 	defer stream.Close()
 	defer context.AfterFunc(ctx, func() { stream.Close() })()
-	session, err := s.server(stream.begin).Connect(ctx, stream, nil)
+	session, err := s.server(stream).Connect(ctx, stream, nil)
 	if err != nil {
 		return err
 	}
@@ -74,17 +76,17 @@ func (s *Server) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	return err
 }
 
-// server makes the SDK's server. begin waits until a call may be performed.
-func (s *Server) server(begin func(context.Context, *sdk.RequestExtra) error) *sdk.Server {
+// server makes the SDK's server for what comes in by a lane.
+func (s *Server) server(by lane) *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "bourn", Title: "Bourn", Version: s.Version}, &sdk.ServerOptions{
-		Instructions: s.Instructions, Logger: s.Log, PageSize: 1000,
+		Logger: s.Log, PageSize: 1000,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope, c.TTLMs = "private", listFor },
 	})
 	known := map[string]bool{}
 	for _, o := range s.Offers {
 		known[o.Name] = true
-		server.AddTool(o.wire(), s.handler(o.Name))
+		server.AddTool(o.wire(), s.handler(o.Name, by))
 	}
 	server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -97,7 +99,7 @@ func (s *Server) server(begin func(context.Context, *sdk.RequestExtra) error) *s
 			if !known[call.Params.Name] {
 				return nil, s.unsupported(ctx, call.Params.Name)
 			}
-			if err := begin(ctx, call.Extra); err != nil {
+			if err := by.begin(ctx, call.Extra); err != nil {
 				return nil, err
 			}
 			return next(ctx, method, req)
@@ -106,8 +108,14 @@ func (s *Server) server(begin func(context.Context, *sdk.RequestExtra) error) *s
 	return server
 }
 
-// narrow takes what is not shown out of a list.
+// narrow takes what is not shown out of a list, and has a client told what holds now.
 func (s *Server) narrow(result sdk.Result) {
+	if begun, ok := result.(*sdk.InitializeResult); ok && begun != nil && s.Instructions != nil {
+		begun.Instructions = s.Instructions()
+	}
+	if begun, ok := result.(*sdk.DiscoverResult); ok && begun != nil && s.Instructions != nil { // the newer era's
+		begun.Instructions = s.Instructions()
+	}
 	if list, ok := result.(*sdk.ListToolsResult); ok && list != nil && s.Shown != nil {
 		list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *sdk.Tool) bool { return !s.Shown(t.Name) })
 	}
@@ -133,7 +141,7 @@ func (o Offer) wire() *sdk.Tool {
 		Annotations: &sdk.ToolAnnotations{Title: o.Title, ReadOnlyHint: o.ReadOnly, DestructiveHint: &o.Destructive, IdempotentHint: o.Idempotent || o.ReadOnly, OpenWorldHint: &o.OpenWorld}}
 }
 
-func (s *Server) handler(name string) sdk.ToolHandler {
+func (s *Server) handler(name string, by lane) sdk.ToolHandler {
 	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		var input json.RawMessage
 		if req.Params.Arguments != nil {
@@ -148,6 +156,9 @@ func (s *Server) handler(name string) sdk.ToolHandler {
 		a := s.Call(ctx, name, input, tell)
 		if len(a.Text) > maxText {
 			a = Answer{Text: fmt.Sprintf("invalid (too_large): the answer has more than %d bytes\nhint: ask for less", maxText), Failed: true, Entry: a.Entry}
+		}
+		if len(a.Text) > smallAnswer && !by.hold(ctx, req.Extra, len(a.Text)) {
+			a = Answer{Text: notTaken, Failed: true, Entry: a.Entry}
 		}
 		r := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Text}}, IsError: a.Failed}
 		if a.Entry != "" {

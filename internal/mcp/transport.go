@@ -38,9 +38,10 @@ const (
 // An answer that its client does not take keeps its place: a slow client is slow for
 // itself.
 type stream struct {
-	conn   io.ReadWriteCloser
-	r      *bufio.Reader
-	budget *Budget
+	conn    io.ReadWriteCloser
+	r       *bufio.Reader
+	budget  *Budget
+	answers *Budget
 
 	writing sync.Mutex
 	closed  sync.Once
@@ -51,6 +52,7 @@ type stream struct {
 	unheard  map[jsonrpc.ID]*flight
 	byNumber map[int]*flight
 	held     int
+	over     bool          // it is closed: nothing more is held
 	slots    chan struct{} // one for each call at once
 }
 
@@ -58,12 +60,13 @@ type stream struct {
 type flight struct {
 	number    int
 	size      int
+	answer    int  // bytes of its answer that are held
 	cancelled bool // its answer is not wanted
 	slot      bool // it has one
 }
 
-func newStream(conn io.ReadWriteCloser, budget *Budget) *stream {
-	return &stream{conn: conn, r: bufio.NewReaderSize(conn, 64<<10), budget: budget, unheard: map[jsonrpc.ID]*flight{}, byNumber: map[int]*flight{},
+func newStream(conn io.ReadWriteCloser, budget, answers *Budget) *stream {
+	return &stream{conn: conn, r: bufio.NewReaderSize(conn, 64<<10), budget: budget, answers: answers, unheard: map[jsonrpc.ID]*flight{}, byNumber: map[int]*flight{},
 		slots: make(chan struct{}, maxAtOnce)}
 }
 
@@ -79,7 +82,11 @@ func (s *stream) Close() error {
 		s.err = s.conn.Close()
 		s.mu.Lock()
 		s.budget.give(s.held)
-		s.held = 0
+		s.held, s.over = 0, true
+		for _, f := range s.byNumber {
+			s.answers.give(f.answer)
+			f.answer = 0
+		}
 		s.mu.Unlock()
 	})
 	return s.err
@@ -199,6 +206,8 @@ func (s *stream) answered(f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byNumber, f.number)
+	s.answers.give(f.answer)
+	f.answer = 0
 	if f.slot {
 		<-s.slots
 	}

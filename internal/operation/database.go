@@ -21,7 +21,7 @@ a server that others run (bourn serve --database-url).`,
 		Example: "  bourn db status\n" +
 			"  bourn db backup /var/backups/bourn.tar",
 	}
-	cmd.AddCommand(status(v), backup(v), restore(v), console(v), migrate(v))
+	cmd.AddCommand(status(v), backup(v), restore(v), console(v), migrate(v), serveDatabase(v))
 	return cmd
 }
 
@@ -119,6 +119,37 @@ which are kept in $BOURN_HOME/secrets/database.json. The private server needs no
 	}
 	admin(cmd, &f)
 	json(cmd, &f)
+	return cmd
+}
+
+func serveDatabase(v Verbs) *cobra.Command {
+	var f DatabaseServe
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run the database of a shared host, as a user of its own",
+		Long: `Run the private PostgreSQL of a host that many people share, in the foreground until SIGTERM or
+Ctrl-C, as the user who has its files: neither root nor the control plane's. It makes the server
+and its databases, or brings them up to date, and tells systemd when it answers. By the kernel's
+word on who connects, the control plane's user may be the control plane's roles, the user
+bc_person_X of a person the role bc_m_X, this user and root the administrator; everybody else is
+turned away. bourn-db.service runs it; the control plane finds it by $` + DatabaseSocket + `.`,
+		Example:           "  bourn db serve --directory /var/lib/bourn/postgres --socket-directory /run/bourn-db --control-user bourn",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, flag := range []struct{ name, value string }{{"directory", f.Directory}, {"socket-directory", f.SocketDirectory}, {"control-user", f.ControlUser}} {
+				if flag.value == "" {
+					return bourn.WithHint(fmt.Errorf("%w usage: %s needs --%s", bourn.ErrInvalid, cmd.CommandPath(), flag.name), cmd.CommandPath()+" --help")
+				}
+			}
+			return v.ServeDatabase(cmd, f)
+		},
+	}
+	cmd.Flags().StringVar(&f.Directory, "directory", "", "where the server's files are, or will be")
+	cmd.Flags().StringVar(&f.SocketDirectory, "socket-directory", "", "where its socket is; who may enter the directory may ask to be let in")
+	cmd.Flags().StringVar(&f.ControlUser, "control-user", "", "the user that the control plane runs as")
+	for _, name := range []string{"directory", "socket-directory"} {
+		_ = cmd.MarkFlagDirname(name) // it exists
+	}
 	return cmd
 }
 

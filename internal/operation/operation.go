@@ -21,11 +21,14 @@ const (
 	DatabaseURL  = "BOURN_DATABASE_URL"       // for --database-url
 	AdminURL     = "BOURN_DATABASE_ADMIN_URL" // for --admin-url
 	DatabaseUser = "BOURN_DATABASE_USER"      // for --database-user
+
+	// DatabaseSocket is the directory of the socket of the server that bourn db serve runs.
+	DatabaseSocket = "BOURN_DATABASE_SOCKET"
 )
 
 // Serve are the flags of serve.
 type Serve struct {
-	DatabaseURL, DatabaseUser, Listen, LogFormat string
+	DatabaseURL, DatabaseUser, Listen, LogFormat, Socket string
 	Retention                                    time.Duration
 	NoHTTP                                       bool
 
@@ -41,10 +44,16 @@ type Database struct {
 	Replace, JSON                       bool
 }
 
+// DatabaseServe are the flags of db serve.
+type DatabaseServe struct {
+	Directory, SocketDirectory, ControlUser string
+}
+
 // Verbs do what the commands say.
 type Verbs struct {
 	Serve                                     func(*cobra.Command, Serve) error
 	Status, Backup, Restore, Console, Migrate func(*cobra.Command, Database, []string) error
+	ServeDatabase                             func(*cobra.Command, DatabaseServe) error
 }
 
 // Started is what a control plane says, in a line of JSON, when it answers.
@@ -81,6 +90,7 @@ answers; its log is $BOURN_HOME/bournd.log then. bourn run works without it.`,
 	flags.BoolVar(&f.Status, "status", false, "ask the one that runs how it is; exit status 1 when it is failing")
 	flags.BoolVar(&f.Stop, "stop", false, "end the one that runs: TERM, and KILL after 20 seconds")
 	flags.StringVar(&f.Listen, "listen", DefaultListen, "address of HTTP, on this host's loopback")
+	flags.StringVar(&f.Socket, "socket", "", "path of the local socket (default $BOURN_HOME/bourn.sock, on a shared host /run/bourn/bourn.sock)")
 	flags.BoolVar(&f.NoHTTP, "no-http", false, "serve the local socket only")
 	flags.StringVar(&f.DatabaseURL, "database-url", "", "use this PostgreSQL server instead of a private one, after bourn db migrate ($"+DatabaseURL+")")
 	databaseUser(cmd, &f.DatabaseUser)

@@ -117,7 +117,7 @@ func (c *compiler) block(b *Block, target string, p Place, why string) {
 	case view.Source != "":
 		it.By = []string{byNamespace}
 		it.Caveat = "the run has a " + view.Path + " of its own, and nothing of the host's in it"
-	case !view.Write:
+	case !view.Write && !p.Special: // a fifo or socket is written to through a read-only mount, too
 	case !p.Exists && b.Name:
 		it.Fate, it.By, it.Caveat, it.Reason = Dropped, nil, "", "does not exist yet: kept from the next start after it does"
 	case !p.Exists:

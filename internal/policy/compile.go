@@ -41,6 +41,7 @@ func Compile(req *Request) *Plan {
 	c.spawnDirs()
 	c.unixSockets()
 	c.sortBinds()
+	c.bournPlace()
 	c.blocks()
 	c.denies()
 	c.protects()
@@ -79,7 +80,7 @@ func (c *compiler) privatePlaces() {
 	case c.req.AgentHome != "":
 		c.plan.Binds = append(c.plan.Binds, Bind{
 			Path: c.req.Home, Source: c.req.AgentHome, Dir: true, Write: true, NoExec: noexec, Item: -1})
-	case c.req.Home != "" && c.req.Home != "/":
+	case c.req.Home != "" && c.req.Home != "/" && !c.req.WholeHome:
 		c.plan.Private = append(c.plan.Private, Private{Path: c.req.Home, NoExec: noexec})
 	}
 }
@@ -132,9 +133,10 @@ func (c *compiler) grants() {
 			item := c.keep(kind, g.Real, g.From, byNamespace, byLandlock)
 			c.plan.Items[item].Caveat = c.grantCaveat(g)
 			c.plan.Links = append(c.plan.Links, g.Links...)
-			if !c.shown(g.Real, kind == KindWrite) {
+			offer := g.From == FromContext
+			if c.req.offered(g) || !c.shown(g.Real, kind == KindWrite, offer) {
 				c.plan.Binds = append(c.plan.Binds, Bind{Path: g.Real, Dir: g.Dir, Write: kind == KindWrite,
-					NoExec: c.plan.Exec != ExecAny, Object: g.Object, Item: item})
+					NoExec: offer || c.plan.Exec != ExecAny, Object: g.Object, Item: item})
 			}
 		}
 	}
@@ -155,8 +157,9 @@ func (c *compiler) order(kind Kind) []int {
 	return ids
 }
 
-// shown reports whether an earlier bind already gives as much at p.
-func (c *compiler) shown(p string, write bool) bool {
+// shown reports whether an earlier bind already gives as much at p. What context offers gives
+// less than any grant, which then has a bind of its own.
+func (c *compiler) shown(p string, write, offer bool) bool {
 	best, found := Bind{}, false
 	for _, b := range c.plan.Binds {
 		if under(p, b.Path) && (!found || len(b.Path) >= len(best.Path)) {
@@ -168,7 +171,7 @@ func (c *compiler) shown(p string, write bool) bool {
 			return false
 		}
 	}
-	if !found || best.Source != "" {
+	if !found || best.Source != "" || c.ofContext(best.Item) && !offer {
 		return false
 	}
 	// A read grant of something in a system path may still widen what may be executed;
@@ -188,10 +191,10 @@ func (c *compiler) refusal(g Grant) string {
 	case !g.Fresh && g.Real != g.Path:
 		return "now resolves to " + g.Real
 	}
-	if row, ok := protection(g.Real, g.Kind, c.req); ok {
+	if row, ok := protection(g.Real, g.Kind, c.req); ok && !(row.Path == c.req.BournDir && c.req.offered(g)) {
 		return "protected: " + row.Reason
 	}
-	if reason := Broad(g.Real, append(c.req.HomeAliases, c.req.Homes...)); reason != "" {
+	if reason := Broad(g.Real, c.req.noGrants()); reason != "" {
 		return reason
 	}
 	for _, d := range c.req.Denies {
@@ -212,7 +215,16 @@ func (req *Request) Refusal(kind Kind, real string) string {
 	if row, ok := protection(real, kind, req); ok {
 		return "protected, it can never be granted: " + row.Reason
 	}
-	return Broad(real, append(req.HomeAliases, req.Homes...))
+	return Broad(real, req.noGrants())
+}
+
+// noGrants returns the homes that no grant may cover.
+func (req *Request) noGrants() []string {
+	all := slices.Concat(req.HomeAliases, req.Homes)
+	if req.WholeHome {
+		all = slices.DeleteFunc(all, func(h string) bool { return h == req.Home })
+	}
+	return all
 }
 
 // Closes reports whether p lies under something that d denies, and what that is.
@@ -262,6 +274,9 @@ func (d *Deny) closing(f func(string)) {
 }
 
 func (c *compiler) grantCaveat(g Grant) string {
+	if g.From == FromContext {
+		return c.offerCaveat(g)
+	}
 	if !g.Dir && g.Kind == KindWrite {
 		const busy = "a program that replaces the file by rename gets EBUSY"
 		if c.req.Refusal(KindWrite, path.Dir(g.Real)) != "" {
@@ -305,18 +320,24 @@ func (c *compiler) spawnDirs() {
 		c.plan.Binds = slices.DeleteFunc(c.plan.Binds, func(b Bind) bool { return b.Path == g.Real && b.Source == "" })
 		c.plan.Binds = append(c.plan.Binds, Bind{Path: g.Real, Dir: true, Write: write, Object: g.Object, Item: item})
 		for i := range c.plan.Binds {
-			if b := &c.plan.Binds[i]; b.Item >= 0 && under(b.Path, g.Real) {
+			if b := &c.plan.Binds[i]; b.Item >= 0 && under(b.Path, g.Real) && !c.ofContext(b.Item) {
 				b.NoExec = false
 			}
 		}
 	}
 }
 
-// holder returns the user's grant that shows p, and whether it is writable.
+// holder returns the user's grant that shows p, and whether p is writable: a toolchain in a
+// write grant is not.
 func (c *compiler) holder(p string) (at string, write, ok bool) {
 	for _, b := range c.plan.Binds {
-		if b.Item >= 0 && under(p, b.Path) && len(b.Path) >= len(at) {
+		if b.Item >= 0 && !c.ofContext(b.Item) && under(p, b.Path) && len(b.Path) >= len(at) {
 			at, write, ok = b.Path, b.Write, true
+		}
+	}
+	for _, b := range c.plan.Binds {
+		if b.Item < 0 && b.Source == "" && under(p, b.Path) && len(b.Path) > len(at) {
+			write = write && b.Write
 		}
 	}
 	return at, write, ok

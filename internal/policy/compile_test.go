@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"bourn"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -228,6 +230,37 @@ func TestProcessLimitOfRoot(t *testing.T) {
 			if it.Kind == KindLimit && it.Fate != want {
 				t.Errorf("root %t: %+v", root, it)
 			}
+		}
+	}
+}
+
+// A toolchain that stands in a write grant is read-only, and a spawn dir makes it no more.
+func TestSpawnDirOfToolchain(t *testing.T) {
+	req := request([]Grant{grant(KindWrite, at("/p")), grant(KindSpawnDir, at("/p/venv/bin"))}, nil)
+	req.System = append(req.System, at("/p/venv"))
+	req.Exec = ExecAllowlist
+	p := Compile(req)
+	if a := p.Explain(OpWrite, "/p/venv/bin/tool"); a.Allowed == "allowed" {
+		t.Errorf("it can be written: %+v", a)
+	}
+	if a := p.Explain(OpExec, "/p/venv/bin/tool"); a.Allowed != "allowed" {
+		t.Errorf("it cannot be executed: %+v", a)
+	}
+	if a := p.Explain(OpWrite, "/p/out"); a.Allowed != "allowed" {
+		t.Errorf("the grant cannot be written: %+v", a)
+	}
+}
+
+// A socket or fifo that a hard block closes is closed where it is only shown for reading, too.
+func TestBlockOfSpecialIsClosed(t *testing.T) {
+	socket := at("/p/run.sock")
+	socket.Special, socket.Socket = true, true
+	for _, kind := range []Kind{KindRead, KindWrite} {
+		req := request([]Grant{grant(kind, at("/p"))}, nil)
+		req.Blocks = []Block{{Target: socket.Path, From: BlockPrefix + "x", Operations: []bourn.Operation{bourn.Write}, Place: socket}}
+		p := Compile(req)
+		if len(p.Masks) != 1 || p.Masks[0].Path != socket.Path {
+			t.Errorf("%s: it is not closed: %+v", kind, p.Masks)
 		}
 	}
 }

@@ -81,6 +81,8 @@ func (c *compiler) denyPlace(d *Deny, target string, p Place, why string) {
 		if c.plan.leadsToSomething(p.Real) {
 			c.plan.Masks = append(c.plan.Masks, Mask{Path: p.Real, Item: item})
 		}
+	case view.private() && view.Path == c.req.BournDir:
+		it.By = []string{byNamespace} // the run's own, which nobody can write
 	case view.private() || c.ownHome(view):
 		// What stands here is the run's own: the name is taken before the run can.
 		c.plan.Stubs = append(c.plan.Stubs, p.Real)
@@ -178,6 +180,9 @@ func (c *compiler) protect(p Inner) {
 	case !shown || view.Source != "":
 		item := c.keep(KindProtect, p.Real, "default", byNamespace, byLandlock)
 		c.plan.Items[item].Caveat = p.Reason
+		if p.Real == c.req.BournDir && c.hasBournPlace() {
+			c.closeBournPlace(item)
+		}
 		return
 	}
 	for _, pin := range p.Pins {

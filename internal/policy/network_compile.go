@@ -259,7 +259,7 @@ func (c *compiler) unixSockets() {
 		}
 		item := c.keep(KindUnix, g.Real, g.From, byNamespace)
 		c.plan.Items[item].Caveat = cmp.Or(g.Gives, socketCaveat(g.Real))
-		if c.shown(g.Real, true) || slices.ContainsFunc(c.plan.Binds, func(b Bind) bool { return b.Path == path.Dir(g.Real) && b.Source == "" }) {
+		if c.shown(g.Real, true, false) || slices.ContainsFunc(c.plan.Binds, func(b Bind) bool { return b.Path == path.Dir(g.Real) && b.Source == "" }) {
 			continue
 		}
 		c.plan.Binds = append(c.plan.Binds, Bind{Path: g.Real, Write: true, NoExec: true, Object: g.Object, Item: item})

@@ -16,6 +16,8 @@ type Request struct {
 
 	Home      string // the person's home directory; it keeps its path inside
 	AgentHome string // what stands there; "" means an empty one in memory
+	// WholeHome lets Home itself be granted, as a shared host's own seal of a person does.
+	WholeHome bool
 	BournDir  string // $BOURN_HOME, canonical
 	Program   string // the bourn program itself, canonical
 
@@ -48,6 +50,8 @@ type Request struct {
 
 	Tools     []ToolWish // what the profile says of governed tools
 	ToolsOnly bool       // governed tools alone have the grants
+	// ToolsAmong are the only governed tools that a subagent has, see [ToolAmong]; nil is all.
+	ToolsAmong []string
 
 	Nested   bool // programs may make user, pid and network namespaces
 	Exec     ExecMode

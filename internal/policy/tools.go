@@ -1,5 +1,10 @@
 package policy
 
+import (
+	"cmp"
+	"strings"
+)
+
 // A ToolWish is what a profile says of the governed tools that a pattern names.
 type ToolWish struct {
 	Tool   string
@@ -22,6 +27,9 @@ const ToolsOnly = "tools.only: the agent's own process has its home and its mode
 func (c *compiler) tools() {
 	if c.req.ToolsOnly {
 		c.keep(KindTool, ToolsOnly, "profile", byNamespace, byLandlock)
+	}
+	if among := c.req.ToolsAmong; among != nil {
+		c.keep(KindTool, "tools: among "+cmp.Or(strings.Join(among, ", "), "none"), FromSubagent, byGate)
 	}
 	for _, w := range c.req.Tools {
 		target := w.Tool + ": " + w.Policy

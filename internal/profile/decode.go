@@ -378,6 +378,7 @@ func (d *decoder) contradictions() {
 	}
 	d.networkContradictions(d.p.Network)
 	d.toolContradictions()
+	d.delegateContradictions()
 }
 
 func (d *decoder) networkContradictions(n Network) {

@@ -264,6 +264,7 @@ func (p *Profile) without(list List) Profile {
 		q.Env.Set[i].Pos = Pos{}
 	}
 	q.Tools.Rules = unplacedRules(p.Tools.Rules)
+	q.Context.Roots = unplaced(p.Context.Roots)
 	switch list {
 	case ReadList:
 		q.Filesystem.Read = nil

@@ -168,7 +168,7 @@ func TestEditErrors(t *testing.T) {
 		path string
 		want string
 	}{
-		{"delegate: {}\n", ReadList, "/x", `cannot add "/x" to filesystem.read: p:3:1: delegate is not supported yet`},
+		{"hitl: {}\n", ReadList, "/x", `cannot add "/x" to filesystem.read: p:3:1: hitl is not supported yet`},
 		{"", ReadList, "x", `cannot add "x" to filesystem.read: invalid: path "x" is relative; begin it with / or ~/`},
 		{"", ReadList, "/\xff", `cannot add "/\xff" to filesystem.read: invalid: the path is not UTF-8, and a profile cannot hold it`},
 		{"", "filesystem.exec", "/x", `cannot add "/x" to filesystem.exec: invalid: there is no list "filesystem.exec"`},

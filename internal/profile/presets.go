@@ -32,6 +32,10 @@ type Preset struct {
 	Env  []string // variables that are passed where they are set
 	Set  []EnvVar // variables that are set
 	Note string   // what a person must know before the first run, "" for nothing
+
+	// Job are the words that follow the command to have it do one task and end; {job} is the
+	// task. Empty where the task is read from standard input.
+	Job []string
 }
 
 // Made is a directory, or for Text a file, that is made with mode 0700 or 0600.
@@ -75,6 +79,7 @@ var presets = []Preset{
 			"ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL", "CLAUDE_CODE_OAUTH_TOKEN",
 			"CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CONFIG_DIR", "MAX_THINKING_TOKENS"},
 		Set: []EnvVar{{Name: "DISABLE_AUTOUPDATER", Value: "1"}},
+		Job: []string{"-p", "{job}"},
 	}, {
 		Name: "codex", About: "OpenAI Codex", Commands: []string{"codex"},
 		Write:    []string{"~/.codex"},
@@ -84,6 +89,7 @@ var presets = []Preset{
 		HostVars: []string{"OPENAI_BASE_URL"},
 		Env:      []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT", "CODEX_HOME", "CODEX_API_KEY"},
 		Note:     "codex cannot make its own sandbox inside this one: start it with --sandbox danger-full-access, which then means what is granted here",
+		Job:      []string{"exec", "{job}"},
 	}, {
 		Name: "opencode", About: "OpenCode", Commands: []string{"opencode"},
 		Write: []string{"~/.config/opencode", "~/.local/share/opencode", "~/.local/state/opencode", "~/.cache/opencode"},
@@ -94,6 +100,7 @@ var presets = []Preset{
 		HostVars: modelURLs,
 		Env:      append([]string{"OPENCODE_API_KEY", "OPENCODE_CONFIG"}, modelKeys...),
 		Set:      []EnvVar{{Name: "OPENCODE_DISABLE_AUTOUPDATE", Value: "1"}},
+		Job:      []string{"run", "{job}"},
 	}, {
 		Name: "gemini-cli", About: "Gemini CLI", Commands: []string{"gemini"},
 		Write: []string{"~/.gemini"},
@@ -102,6 +109,7 @@ var presets = []Preset{
 			"www.googleapis.com:443"},
 		HostVars: []string{"GOOGLE_GEMINI_BASE_URL"},
 		Env:      []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI", "GEMINI_MODEL", "GOOGLE_GEMINI_BASE_URL"},
+		Job:      []string{"-p", "{job}"},
 	}, {
 		Name: "aider", About: "aider", Commands: []string{"aider"},
 		Write:    []string{"~/.aider"},

@@ -24,8 +24,11 @@
 //	  unix: [~/.ssh/agent.sock]      # sockets, as filesystem.read
 //	processes: {mode: any, spawn_dirs: [~/src/app/target]}   # any (default), allowlist, none
 //	env: {pass: [EDITOR], set: {CI: "1"}}
+//	context: {instructions: true, skills: [review], roots: [~/src]}   # what is offered, all of it to read
+//	commit: {requires: [verified], verify: make check}
 //	limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
 //	tools: {only: false, rules: [{tool: "files_*", policy: allow}, {tool: shell_exec, policy: ask, tier: write}]}
+//	delegate: [reviewer]           # agents that this one may hand work to
 //	sandbox: {fail_closed_on_sandbox_error: true, transparent_network: true}   # both true (default)
 //	run_as: builder                  # a user of this host, for runs by root
 //	service: true                    # in the background, it is started again when it ends
@@ -86,8 +89,11 @@ type Profile struct {
 	Network    Network
 	Processes  Processes
 	Env        Env
+	Context    Context
+	Commit     *Commit // nil where the file has no such key
 	Limits     Limits
 	Tools      Tools
+	Delegate   []bourn.AgentName // those that this one may hand work to, each once and not itself
 	Sandbox    Sandbox
 	RunAs      string // the user that a run by root becomes, by name or uid; "" where the file names none
 	Service    bool   // what was started in the background is started again when it ends

@@ -109,9 +109,7 @@ func TestParseErrors(t *testing.T) {
 		{"[a]: b\n", []string{`3:1: a key must be a name, not a list`}},
 		{"filesystem: {read: , write: }\n", []string{`3:20: filesystem.read has no value`, `3:29: filesystem.write has no value`}},
 		// Not supported yet, whatever the value.
-		{"context:\ncommit: {}\nhitl: {mode: defer}\ndelegate: []\n", []string{
-			`3:1: context is not supported yet`, `4:1: commit is not supported yet`, `5:1: hitl is not supported yet`,
-			`6:1: delegate is not supported yet`}},
+		{"hitl: {mode: defer}\n", []string{`3:1: hitl is not supported yet`}},
 		{"service: yes\n", []string{`3:10: service must be true or false, not "yes"`}},
 		{"service: 1\n", []string{`3:10: service must be true or false, not a number without quotes`}},
 		{"service:\n", []string{`3:9: service has no value`}},
@@ -218,8 +216,8 @@ func TestParseErrors(t *testing.T) {
 			`5:3: character U+2028 is not allowed; write it as an escape in double quotes`,
 			`6:4: character U+FEFF is not allowed; write it as an escape in double quotes`}},
 		{"a: b\rc: d\n", []string{`3:5: carriage return that no newline follows`}},
-		{"context: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "\n", []string{
-			`3:1: context is not supported yet`, `3:26: nested deeper than 16 levels`}},
+		{"hitl: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "\n", []string{
+			`3:1: hitl is not supported yet`, `3:23: nested deeper than 16 levels`}},
 		{"presets: " + strings.Repeat("[", 20000) + "\n", []string{`3:1: exceeded max depth of 10000`}},
 		// Syntax errors have a position.
 		{"network:\n  mode: restricted\n  hosts:\n    - a.org\n    - *.b.org\n", []string{`7:5: an entry that begins with * or & must be in quotes`}},

@@ -42,11 +42,11 @@ var proposalSchema = []key{
 	{name: "sandbox", bare: true, decode: notProposed(ofAgents)},
 	{name: "run_as", decode: notProposed(ofAgents)},
 	{name: "service", decode: notProposed(ofAgents)},
-	{name: "context", later: true},
-	{name: "commit", later: true},
+	{name: "context", bare: true, decode: notProposed("the person chooses what an agent is offered")},
+	{name: "commit", decode: notProposed(ofAgents)},
 	{name: "hitl", later: true},
 	{name: "tools", bare: true, decode: notProposed(ofAgents)},
-	{name: "delegate", later: true},
+	{name: "delegate", bare: true, decode: notProposed("it names other agents, and those are the person's")},
 }
 
 const ofAgents = "it is a key of an agent's profile"

@@ -45,8 +45,15 @@ var schema = []key{
 		{name: "pass", bare: true, decode: (*decoder).envPass},
 		{name: "set", bare: true, decode: (*decoder).envSet},
 	}},
-	{name: "context", later: true},
-	{name: "commit", later: true},
+	{name: "context", bare: true, keys: []key{
+		{name: "instructions", decode: truth(func(p *Profile) *bool { return &p.Context.Instructions })},
+		{name: "skills", bare: true, decode: (*decoder).skills},
+		{name: "roots", bare: true, decode: paths(func(p *Profile) *[]Path { return &p.Context.Roots })},
+	}},
+	{name: "commit", keys: []key{
+		{name: "requires", required: true, decode: (*decoder).requires},
+		{name: "verify", decode: (*decoder).verify},
+	}},
 	{name: "hitl", later: true},
 	{name: "limits", bare: true, keys: []key{
 		{name: "memory", decode: (*decoder).memory},
@@ -58,7 +65,7 @@ var schema = []key{
 		{name: "only", decode: (*decoder).toolsOnly},
 		{name: "rules", bare: true, decode: (*decoder).toolRules},
 	}},
-	{name: "delegate", later: true},
+	{name: "delegate", bare: true, decode: (*decoder).delegates},
 	{name: "sandbox", bare: true, keys: []key{
 		{name: "fail_closed_on_sandbox_error", decode: truth(func(p *Profile) *bool { return &p.Sandbox.FailClosed })},
 		{name: "transparent_network", decode: truth(func(p *Profile) *bool { return &p.Sandbox.Transparent })},
@@ -90,13 +97,14 @@ type decoder struct {
 	p        *Profile
 	problems problemList
 
-	modeAt      *yaml.Node            // of processes
-	passed      map[string]*yaml.Node // the names of env.pass
-	floor       Floor                 // where the host's policy is decoded
-	empty       bool                  // the style of the deny that is being decoded
-	placeholder *yaml.Node            // its placeholder: true, or nil
-	rule        ToolRule              // the entry of tools.rules that is being decoded
-	onlyAt      *yaml.Node            // tools.only: true, or nil
+	modeAt      *yaml.Node              // of processes
+	passed      map[string]*yaml.Node   // the names of env.pass
+	floor       Floor                   // where the host's policy is decoded
+	empty       bool                    // the style of the deny that is being decoded
+	placeholder *yaml.Node              // its placeholder: true, or nil
+	rule        ToolRule                // the entry of tools.rules that is being decoded
+	onlyAt      *yaml.Node              // tools.only: true, or nil
+	delegated   map[bourn.AgentName]Pos // the entries of delegate
 
 	relative bool // paths may be relative, as in a proposal
 }

@@ -147,6 +147,9 @@ func (r *reading) unwrap(f form, how string) {
 	r.withoutGlobals(name, ws)
 	r.otherNames(name, ws, how)
 	r.hooksOf(name, ws)
+	if exporting[name] {
+		r.settings(ws[1:], name == "export", "inside "+name)
+	}
 	if w, ok := wrappers[name]; ok {
 		r.wrapped(name, w, ws)
 		if name == "runuser" { // without -u it is su
@@ -177,6 +180,9 @@ func (r *reading) wrapped(name string, w wrapper, ws []word) {
 	how := "inside " + name
 	if text.text != "" {
 		r.shellText(text, how)
+	}
+	if w.assigns && i > 0 {
+		r.settings(ws[1:min(i, len(ws))], false, how)
 	}
 	switch {
 	case i < 0:
@@ -395,6 +401,9 @@ func (r *reading) withoutGlobals(name string, ws []word) {
 func (r *reading) gitAlias(options, plain []word) {
 	for i, w := range options {
 		text := w.text
+		if strings.HasPrefix(text, "--config-env") || strings.HasPrefix(text, "--exec-path=") {
+			r.cannotTell("git is told by " + text + " to execute something else")
+		}
 		if text == "-c" && i+1 < len(options) {
 			text = options[i+1].text
 		} else {

@@ -3,8 +3,6 @@ package review
 import (
 	"slices"
 	"strings"
-
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // hooks are programs that give a text to a shell which is a value of theirs: an option's, or
@@ -23,19 +21,7 @@ var subscripted = map[string]bool{"test": true, "[": true, "printf": true, "unse
 var hookVariables = map[string]bool{
 	"EDITOR": true, "VISUAL": true, "PAGER": true, "MANPAGER": true, "LESSOPEN": true, "BROWSER": true, "PROMPT_COMMAND": true,
 	"GIT_EDITOR": true, "GIT_SEQUENCE_EDITOR": true, "GIT_PAGER": true, "GIT_SSH_COMMAND": true, "GIT_SSH": true,
-	"GIT_EXTERNAL_DIFF": true, "GIT_ASKPASS": true, "GIT_PROXY_COMMAND": true, "RSYNC_RSH": true, "FZF_DEFAULT_COMMAND": true,
-}
-
-// assignments reads what a command's variables make other programs execute.
-func (r *reading) assignments(assigns []*syntax.Assign, how string) {
-	for _, a := range assigns {
-		if a.Name == nil || !hookVariables[a.Name.Value] {
-			continue
-		}
-		if text, known := plainValue(a); known {
-			r.hook(text, how+", in $"+a.Name.Value)
-		}
-	}
+	"GIT_EXTERNAL_DIFF": true, "GIT_ASKPASS": true, "SSH_ASKPASS": true, "GIT_PROXY_COMMAND": true, "RSYNC_RSH": true, "FZF_DEFAULT_COMMAND": true,
 }
 
 // hook reads a text that a shell may get, where it is of several words.

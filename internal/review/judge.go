@@ -62,6 +62,8 @@ func malformed(a bourn.Action) (bourn.Reason, bool) {
 		return bad(bourn.Execute, cut(c.Cwd), "no path is that long")
 	case strings.ContainsRune(c.Cwd, 0) || strings.ContainsRune(c.CwdResolved, 0):
 		return bad(bourn.Execute, c.Cwd, "no path holds a NUL")
+	case strings.ContainsRune(strings.Join(c.Env, ""), 0):
+		return bad(bourn.Execute, c.Text, "no variable's name holds a NUL")
 	case c.CwdResolved != "" && !strings.HasPrefix(c.CwdResolved, "/"):
 		return bad(bourn.Execute, c.Cwd, "the resolved path is not absolute")
 	}
@@ -107,6 +109,7 @@ func (m *matcher) command(c *bourn.Command) *reading {
 	}
 	m.c.parsers.Put(r.parser)
 	if !m.c.commands.empty {
+		r.environment(c.Env)
 		m.reading(r, given)
 	}
 	m.programs(r, c.Cwd, given)

@@ -247,6 +247,8 @@ func (r *reading) stmt(s *syntax.Stmt, how string) bool {
 			r.stdin = r.redirected(s)
 			r.call(c, how)
 			r.stdin = outer
+		} else {
+			r.assignments(c.Assigns, how)
 		}
 	case *syntax.BinaryCmd:
 		if c.Op == syntax.Pipe || c.Op == syntax.PipeAll {

@@ -180,6 +180,7 @@ func isStandardInput(s string) bool {
 func (r *reading) env(ws []word, how string) {
 	w := wrapper{short: "uCa", long: "unset chdir argv0", text: "S", longText: "split-string", assigns: true}
 	i, text := w.skip(ws)
+	r.settings(ws[1:min(i, len(ws))], false, how)
 	if text.text == "" {
 		r.command(ws[min(i, len(ws)):], how)
 		return

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"bourn"
@@ -21,14 +20,16 @@ import (
 // call and ended with the run.
 //
 //	agent ── gate.sock ── run's parent ──(bourn.sock, upgraded)── control plane
-//	                          │                                       │ reviews
-//	                      starts actor ──(bourn.sock, upgraded)───────┘
+//	                          │  │                                    │  │ reviews
+//	                          │  starts children ──(bourn.sock)───────┘  │
+//	                      starts actor ──(bourn.sock, upgraded)──────────┘
 type actorOf struct {
 	*runner
 
 	mu      sync.Mutex
 	conn    io.Closer // the parent's end of what the actor is asked on
 	ended   chan struct{}
+	crew    *crew // what starts children
 	egress  *egress.Server
 	stopped bool
 }
@@ -51,7 +52,7 @@ func (a *actorOf) tools() (io.ReadWriteCloser, error) {
 }
 
 func (a *actorOf) upgrade(what string) (net.Conn, error) {
-	return upgrade(api.NewSocketClient(filepath.Join(a.home.Dir, api.SocketName)), a.id, a.Options.Agent, what)
+	return upgrade(api.NewSocketClient(a.home.Socket()), a.id, a.Options.Agent, what)
 }
 
 // start starts the actor where none runs.
@@ -77,9 +78,14 @@ func (a *actorOf) start() error {
 	if err != nil {
 		return errors.Join(err, control.Close())
 	}
+	crew := newCrew()
+	// Who can start no children any more begins anew, at the next call.
+	if err := a.startChildren(crew, a.id, a.upgrade, func() { ours.Close() }); err != nil {
+		return errors.Join(err, control.Close(), ours.Close(), theirs.Close())
+	}
 	plan := *a.Whole
 	plan.Command = actorCommand
-	a.conn, a.ended = ours, make(chan struct{})
+	a.conn, a.ended, a.crew = ours, make(chan struct{}), crew
 	var work sync.WaitGroup
 	work.Go(func() {
 		defer ours.Close()
@@ -90,7 +96,11 @@ func (a *actorOf) start() error {
 	})
 	work.Go(func() { carry(ours, ours, control) })
 	ended := a.ended
-	go func() { work.Wait(); close(ended) }()
+	go func() {
+		work.Wait()
+		crew.stop()
+		close(ended)
+	}()
 	return nil
 }
 
@@ -118,6 +128,7 @@ func (a *actorOf) stop() {
 	if a.ended == nil {
 		return
 	}
+	a.crew.cancel() // at once, and not when the actor has gone
 	a.conn.Close()
 	<-a.ended
 	a.release()

@@ -67,8 +67,8 @@ func newGate(plan *policy.Plan, report func() Report, hosts func(*policy.Answer)
 	return &gate{plan: plan, report: report, hosts: hosts, slots: make(chan struct{}, gateConns)}
 }
 
-// serve answers one connection until it is closed, says nothing for long, or sends a
-// line that is too long. With all slots taken a new connection is closed at once.
+// serve answers one connection until it is closed, says nothing for long, or sends the gate
+// itself a line that is too long. With all slots taken a new connection is closed at once.
 func (g *gate) serve(conn net.Conn) {
 	defer conn.Close()
 	select {
@@ -82,6 +82,12 @@ func (g *gate) serve(conn net.Conn) {
 	for first := true; ; first = false {
 		_ = conn.SetDeadline(time.Now().Add(gateIdle))
 		line, err := lines.ReadSlice('\n')
+		if first && g.tools != nil && errors.Is(err, bufio.ErrBufferFull) {
+			// Nothing of the gate's own is that long.
+			_ = conn.SetDeadline(time.Time{})
+			g.relay(conn, request{}, io.MultiReader(bytes.NewReader(slices.Clone(line)), lines))
+			return
+		}
 		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 			return
 		}

@@ -6,10 +6,12 @@
 //	agents/<name>/profile.yaml    the declaration
 //	agents/<name>/identity.key    Ed25519, 0600; identity.pub beside it
 //	agents/<name>/home/           the agent's own writable home
+//	agents/<name>/context/        what it may be offered, to read: see package skill
 //	agents/<name>/runs/<id>.json  records of runs; runs/ here for runs without an agent
 //	agents/<name>/denied          the objects that the last seal denied, by identity
 //	boundaries.json               this host's hard blocks, published and signed by the control plane
 //	journal.jsonl                 what the control plane has not taken into the log yet
+//	skills/<name>/SKILL.md        Bourn's own skills, as the program holds them
 //	written                       what runs without an agent could write
 //	projects                      where runs had something to guard below their write grants
 //	gitlinks                      checkouts and the git directories that were granted with them
@@ -47,6 +49,7 @@ type Home struct {
 	// run becomes; else "".
 	Starter string
 
+	logged     bool     // who asked for a run has it in the log itself: nothing is noted
 	user       *account // whom runs become, nil for the starter
 	floorOwner int      // who besides root may own it, for tests
 }

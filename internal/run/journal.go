@@ -20,6 +20,9 @@ import (
 
 // note adds entries to the journal.
 func (h *Home) note(entries ...audit.Entry) error {
+	if h.logged {
+		return nil
+	}
 	if err := audit.Note(audit.JournalPath(h.Dir), entries...); err != nil {
 		return bourn.WithHint(fmt.Errorf("%w: %w", bourn.ErrUnavailable, err),
 			"nothing is done that is not noted: make room where "+h.Dir+" is, and see that you can write there")
@@ -74,6 +77,7 @@ type runDetail struct {
 	Status     int          `json:"status,omitempty"`
 	Signal     string       `json:"signal,omitempty"`
 	Refused    int          `json:"refused,omitempty"` // distinct refusals
+	Parent     string       `json:"parent,omitempty"`  // the run that it works for
 }
 
 func detail(d runDetail) json.RawMessage {
@@ -104,7 +108,7 @@ func (r *runner) noteStart(rep Report) error {
 	if len(r.Plan.Command) > 0 {
 		e.Target = r.Plan.Command[0]
 	}
-	d := runDetail{State: rep.Sandbox.State, Backend: rep.Sandbox.Backend, Generation: rep.Generation, Boundaries: r.Boundaries}
+	d := runDetail{State: rep.Sandbox.State, Backend: rep.Sandbox.Backend, Generation: rep.Generation, Boundaries: r.Boundaries, Parent: r.parent()}
 	for i := range rep.Items {
 		switch rep.Items[i].Fate {
 		case policy.Enforced:

@@ -38,6 +38,9 @@ func (h *Home) makePlaces(name bourn.AgentName, plan *policy.Plan) error {
 	want := h.wanted(plan)
 	var missing []place
 	for _, p := range want {
+		if err := h.fits(name, root, p); err != nil {
+			return err
+		}
 		for _, dir := range parents(p.Path) {
 			missing = h.missing(root, missing, place{Path: dir, Dir: true})
 		}
@@ -76,11 +79,17 @@ func (p place) make(root *os.Root) error {
 	return f.Close()
 }
 
-// wanted returns the mount points that a plan needs below the person's home.
+// wanted returns the mount points that a plan needs below the person's home, but those in a
+// place in memory there.
 func (h *Home) wanted(plan *policy.Plan) []place {
 	var out []place
+	inMemory := func(at string) bool {
+		return slices.ContainsFunc(plan.Private, func(p policy.Private) bool {
+			return at != p.Path && policy.Under(at, p.Path) && policy.Under(p.Path, h.Person)
+		})
+	}
 	add := func(at string, dir bool) {
-		if rel, ok := strings.CutPrefix(at, h.Person+"/"); ok {
+		if rel, ok := strings.CutPrefix(at, h.Person+"/"); ok && !inMemory(at) {
 			out = append(out, place{rel, dir})
 		}
 	}
@@ -94,6 +103,18 @@ func (h *Home) wanted(plan *policy.Plan) []place {
 		add(s, false)
 	}
 	return out
+}
+
+// fits returns an error where the agent's home has something else in the place of a mount
+// point: whatever the agent left there, it is not mounted over nor followed.
+func (h *Home) fits(name bourn.AgentName, root *os.Root, p place) error {
+	info, err := root.Lstat(p.Path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() == p.Dir && info.Mode()&fs.ModeSymlink == 0 {
+		return nil
+	}
+	at := filepath.Join(h.HomePath(name), p.Path)
+	return bourn.WithHint(fmt.Errorf("%w: in the home of agent %q something stands in the place of a mount point, or is a symlink on the way to it: %s", bourn.ErrConflict, string(name), bourn.Printable(at)),
+		"the agent could write there: look at it, and move it away")
 }
 
 func (h *Home) missing(root *os.Root, missing []place, p place) []place {

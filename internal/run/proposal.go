@@ -62,6 +62,21 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// closedTo reports whether this user cannot enter a directory, and could not by a change of
+// modes of their own: nothing below it can be granted to what they start.
+func closedTo(dir string) bool {
+	for {
+		o, err := survey.Stat(dir)
+		if err == nil {
+			return o.Type != survey.Missing && int(o.Uid) != os.Geteuid()
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
 // readProposal reads the proposal of a directory once: what is hashed is what is parsed.
 // There may be none, which is nil. What cannot be read is an error, since nobody knows what
 // it denies.
@@ -70,7 +85,7 @@ func (h *Home) readProposal(root string) (*Proposal, error) {
 	if dir == h.Dir {
 		return nil, nil // $BOURN_HOME is no repository's
 	}
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && closedTo(root) {
 		return nil, nil // as nearly everywhere: this is the cheapest way to know
 	}
 	text, top, err := survey.ReadPlain(root, profile.MaxProposal, strings.Split(profile.ProposalName, "/")...)

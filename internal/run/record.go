@@ -1,12 +1,14 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -35,6 +37,7 @@ type Record struct {
 	Generation    string          `json:"generation"`
 	ProfileDigest string          `json:"profile_digest"`
 	Boundaries    int64           `json:"boundaries,omitempty"` // the version of the hard blocks, 0 for none
+	Parent        string          `json:"parent,omitempty"`     // the run that it works for
 	Sandbox       policy.Sandbox  `json:"sandbox"`
 	Items         []policy.Item   `json:"items"`
 	Refusals      []Refusal       `json:"refusals,omitempty"` // once the run has ended
@@ -181,8 +184,8 @@ func readRecord(path string) (Record, error) {
 	return r, nil
 }
 
-// Live returns the records of an agent's runs that live, newest first. A record that
-// cannot be read is unreadable, not absent: it may be that of a run that lives.
+// Live returns the records of an agent's runs that live, newest first, and those that work
+// for another run behind the others. A record that cannot be read is unreadable, not absent: it may be that of a run that lives.
 func (h *Home) Live(name bourn.AgentName) (live []Record, unreadable error, err error) {
 	names, err := h.recordNames(name)
 	if err != nil {
@@ -198,6 +201,7 @@ func (h *Home) Live(name bourn.AgentName) (live []Record, unreadable error, err 
 			live = append(live, r)
 		}
 	}
+	slices.SortStableFunc(live, func(a, b Record) int { return cmp.Compare(min(len(a.Parent), 1), min(len(b.Parent), 1)) })
 	return live, unreadable, nil
 }
 

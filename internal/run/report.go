@@ -9,6 +9,7 @@ import (
 type Report struct {
 	Agent   bourn.AgentName `json:"agent"`
 	Run     string          `json:"run,omitempty"`
+	Parent  string          `json:"parent,omitempty"` // the run that it works for
 	Sandbox policy.Sandbox  `json:"sandbox"`
 	Drift   bool            `json:"drift"` // the profile has changed since the seal
 	Items   []policy.Item   `json:"items"`
@@ -23,7 +24,7 @@ type Report struct {
 
 // report turns a record into a report.
 func (r Record) report() Report {
-	return Report{Agent: r.Agent, Run: r.Run, Sandbox: r.Sandbox, Items: r.Items, Generation: r.Generation}
+	return Report{Agent: r.Agent, Run: r.Run, Parent: r.Parent, Sandbox: r.Sandbox, Items: r.Items, Generation: r.Generation}
 }
 
 // Listed returns the report of an agent: that of its newest live run, or the profile as

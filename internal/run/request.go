@@ -35,7 +35,8 @@ type Options struct {
 	Cwd       string   // canonical working directory
 	CwdName   string   // the same as the person spelled it ($PWD)
 
-	proposal *Proposal // is shown to a person: it counts as accepted, and no other counts
+	wholeHome bool      // a person's actor without an agent: the home itself may be granted
+	proposal  *Proposal // is shown to a person: it counts as accepted, and no other counts
 }
 
 // A Prepared run is planned and not started.
@@ -69,7 +70,11 @@ type Prepared struct {
 	others   func() []string          // that, and what other agents may
 	denied   map[denyKey]bool         // what Request.Denies holds
 
-	actorOnly bool // its command is the actor: it has no tools to ask for
+	actorOnly bool   // its command is the actor: it has no tools to ask for
+	given     string // the run's id, "" for one that is made
+
+	origin   *origin  // of a run that works for another, else nil
+	template []string // the command with {job} in it, of a run that does a job
 }
 
 // A denyKey is what makes two denies the same.
@@ -101,6 +106,7 @@ func (h *Home) Prepare(o Options) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.judgeContext()
 	if err := p.markPlaceholders(); err != nil {
 		return nil, err
 	}
@@ -137,7 +143,7 @@ func (p *Prepared) begin() error {
 	p.Request = &policy.Request{
 		Agent: string(o.Agent), Command: o.Command, Cwd: o.Cwd, CwdName: o.CwdName,
 		Home: h.Person, BournDir: h.Dir, Program: h.Program,
-		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0, Direct: true,
+		Env: h.environment(o.Agent != "", o.Cwd), Root: os.Getuid() == 0, Direct: true, WholeHome: o.wholeHome,
 	}
 	p.user()
 	return h.as(func() { p.Request.GitUser = h.gitIdentity() })
@@ -163,6 +169,9 @@ func (p *Prepared) wishes() error {
 		return err
 	}
 	if err := p.asUser(p.proposedPresets); err != nil {
+		return err
+	}
+	if err := p.context(); err != nil {
 		return err
 	}
 	p.narrow()

@@ -72,7 +72,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 			s.Child.Discard()
 		}
 	}()
-	id, err := p.home.newRunID()
+	id, end, err := p.identity()
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -98,7 +98,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	result, err := launch.Run(launch.Config{
 		Child: s.Child, Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
 		Report: r.prepare,
-		Sealed: r.sealed, Gate: gate.serve, Network: r.serveNetwork, Accessed: r.accessed(), Probe: probe,
+		Sealed: r.sealed, Gate: gate.serve, Network: r.serveNetwork, Accessed: r.accessed(), Probe: probe, Aside: p.origin != nil, End: end,
 		Notice: func(n launch.Notice) {
 			if len(r.notices) < maxNotices {
 				r.notices = append(r.notices, n)
@@ -126,6 +126,26 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 		r.recordRefusals(out.Refusals, out.NotKept)
 	}
 	return out, errors.Join(err, placeErr, r.finish())
+}
+
+// identity returns the id of a run, and what ends it from outside.
+func (p *Prepared) identity() (id string, end <-chan struct{}, err error) {
+	if p.origin != nil {
+		return p.origin.run, p.origin.end, nil
+	}
+	if p.given != "" {
+		return p.given, nil, nil
+	}
+	id, err = p.home.newRunID()
+	return id, nil, err
+}
+
+// parent is the run that this one works for, "" for none.
+func (p *Prepared) parent() string {
+	if p.origin == nil {
+		return ""
+	}
+	return p.origin.parent
 }
 
 // maxNotices bounds what a run can make its launcher keep.
@@ -165,7 +185,7 @@ func (r *runner) release() {
 }
 
 func (r *runner) report() Report {
-	return Report{Agent: r.Options.Agent, Run: r.id, Sandbox: r.sandbox, Items: r.Items,
+	return Report{Agent: r.Options.Agent, Run: r.id, Parent: r.parent(), Sandbox: r.sandbox, Items: r.Items,
 		Generation: policy.Generation(r.sandbox, r.Items)}
 }
 
@@ -178,7 +198,7 @@ func (r *runner) prepare(pid int) ([]byte, error) {
 	}
 	rep := r.report()
 	rec.Generation, rec.ProfileDigest, rec.Sandbox, rec.Items = rep.Generation, r.Digest, rep.Sandbox, rep.Items
-	rec.Boundaries = r.Boundaries
+	rec.Boundaries, rec.Parent = r.Boundaries, r.parent()
 	rec.Writes = []string{}
 	for _, it := range rep.Items {
 		if it.Kind == policy.KindWrite && it.Fate == policy.Enforced {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"bourn"
@@ -209,6 +210,9 @@ func (h *Home) Activity(name bourn.AgentName) (Activity, error) {
 		a = s.activity()
 	}
 	for _, r := range live {
+		if slices.ContainsFunc(live, func(o Record) bool { return o.Run == r.Parent }) {
+			continue // it runs as long as that does
+		}
 		if s != nil && below(r.Pid, s.Pid) {
 			continue
 		}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -65,15 +64,17 @@ func (p *Prepared) actor(stderr *os.File, serve func(*api.Client, Report) error)
 	p.Plan = &plan
 	p.Request.Advisory = false // an actor performs nothing without a seal
 	p.actorOnly = true
-	client := api.NewSocketClient(filepath.Join(p.home.Dir, api.SocketName))
+	client := api.NewSocketClient(p.home.Socket())
 	served := make(chan error, 1)
+	crew := newCrew()
 	told := func(r Report) {
-		go connectActor(client, r, ours, func() { // it may wait for a client until the process ends
+		go p.connectActor(client, r, ours, crew, func() { // it may wait for a client until the process ends
 			served <- serve(client, r)
 		}, served)
 	}
 	outcome, err := p.Run(Streams{In: theirs, Out: theirs, Err: stderr}, told, false)
 	ours.Close()
+	crew.stop()
 	select {
 	case servedErr := <-served:
 		err = errors.Join(err, servedErr)
@@ -87,9 +88,15 @@ func (p *Prepared) actor(stderr *os.File, serve func(*api.Client, Report) error)
 
 // connectActor connects a run's actor with the control plane while serve goes on. The actor
 // ends with that. What keeps it from being connected is told.
-func connectActor(client *api.Client, r Report, actor net.Conn, serve func(), failed chan<- error) {
+func (p *Prepared) connectActor(client *api.Client, r Report, actor net.Conn, crew *crew, serve func(), failed chan<- error) {
 	defer actor.Close()
-	control, err := upgrade(client, r.Run, r.Agent, "actor")
+	to := func(what string) (net.Conn, error) { return upgrade(client, r.Run, r.Agent, what) }
+	control, err := to("actor")
+	if err == nil {
+		if err = p.startChildren(crew, r.Run, to, func() { actor.Close() }); err != nil {
+			control.Close()
+		}
+	}
 	if err != nil {
 		failed <- err
 		return

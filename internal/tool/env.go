@@ -19,8 +19,9 @@ func variables(env map[string]string) ([]string, error) {
 	}
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {
+		// Not quoted: what was mistaken for a name may be a value, and errors are logged.
 		if !variableName(name) || strings.ContainsRune(env[name], 0) {
-			return nil, fmt.Errorf("%w: %q is no name of a variable, or its value holds a NUL", bourn.ErrInvalid, bourn.Printable(name))
+			return nil, fmt.Errorf("%w: a name in env is none of a variable, which has letters, digits and _, or its value holds a NUL", bourn.ErrInvalid)
 		}
 		all = append(all, name+"="+env[name])
 	}

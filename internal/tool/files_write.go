@@ -9,7 +9,7 @@ import (
 
 func filesWrite() *Tool {
 	type input struct {
-		Path    string `json:"path" jsonschema:"the file; its directory has to be there"`
+		Path    string `json:"path" jsonschema:"the file; directories that are missing above it are made"`
 		Content string `json:"content" jsonschema:"all that the file is to hold"`
 	}
 	return define(Tool{

@@ -18,12 +18,14 @@ func shellExec() *Tool {
 		Timeout float64           `json:"timeout,omitzero" jsonschema:"seconds after which it is ended"`
 		Env     map[string]string `json:"env,omitzero" jsonschema:"variables to set besides those of the run"`
 		Pty     bool              `json:"pty,omitzero" jsonschema:"give it a terminal; output and errors are one then"`
+		// Where the agent's profile names the command, the control plane does not ask.
+		Verifies bool `json:"verifies,omitzero" jsonschema:"it verifies the work: where it passes, a commit may follow. Of no effect where the agent's profile names the command that does"`
 	}
 	return define(Tool{
 		Name: "shell_exec", Title: "Run a command", Tier: bourn.TierWrite, Destructive: true, OpenWorld: true,
 		Description: "Runs a command, under the agent's seal, and returns its output and exit status. What it starts ends with it.",
 	}, func(in input) (workspace.Request, error) {
-		r := workspace.Request{Verb: workspace.Exec, Command: in.Command, Argv: in.Argv, Cwd: in.Cwd, Pty: in.Pty}
+		r := workspace.Request{Verb: workspace.Exec, Command: in.Command, Argv: in.Argv, Cwd: in.Cwd, Pty: in.Pty, Verifies: in.Verifies}
 		if (in.Command == "") == (len(in.Argv) == 0) {
 			return r, fmt.Errorf("%w: give one of command and argv", bourn.ErrInvalid)
 		}

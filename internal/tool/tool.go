@@ -52,12 +52,12 @@ type Tool struct {
 // ReadOnly reports whether the tool only reads.
 func (t *Tool) ReadOnly() bool { return t.Tier == bourn.TierRead }
 
-// All returns the tools that an actor performs, in the order in which they are shown.
+// All returns the tools, in the order in which they are shown.
 func All() []*Tool {
 	return []*Tool{
 		filesRead(), filesList(), filesFind(), filesInspect(), filesSearch(),
 		filesWrite(), filesEdit(), filesPatch(), filesDelete(), filesMove(),
-		shellExec(), gitStatus(), gitDiff(), whoami(),
+		shellExec(), gitStatus(), gitDiff(), spawnSubagent(), parallelJobs(), whoami(),
 	}
 }
 

@@ -51,11 +51,26 @@ func TestInputs(t *testing.T) {
 		{"files_list", ``, ""},
 		{"shell_exec", `{}`, "one of"},
 		{"shell_exec", `{"command":"a","argv":["b"]}`, "one of"},
-		{"shell_exec", `{"command":"a","env":{"A=B":"c"}}`, "no name"},
+		{"shell_exec", `{"command":"a","env":{"A=B":"c"}}`, "none of a variable"},
 		{"shell_exec", `{"command":"a","timeout":-1}`, "seconds"},
 		{"git_status", `{"path":"--output=/tmp/x"}`, "begins with -"},
 		{"git_diff", `{"path":"-x"}`, "begins with -"},
 		{"files_edit", `{"path":"a","old":"","new":"b"}`, "old is missing"},
+		{"spawn_subagent", `{"task":"a","root":"b","agent":"mur","read":[],"write":["b/c"],"deny":["*.pem"],"hosts":[],"tools":["files_*"],"env":[],"timeout":1.5}`, ""},
+		{"spawn_subagent", `{}`, "task is missing"},
+		{"spawn_subagent", `{"task":"a\u0000b"}`, "NUL"},
+		{"spawn_subagent", `{"task":"` + strings.Repeat("x", 120<<10) + `"}`, ""},
+		{"spawn_subagent", `{"task":"` + strings.Repeat("x", 120<<10+1) + `"}`, "122880 fit"},
+		{"spawn_subagent", `{"task":"a","timeout":-1}`, "seconds"},
+		{"spawn_subagent", `{"task":"a","agent":"../x"}`, "agent name"},
+		{"spawn_subagent", `{"task":"a","grants":["/"]}`, "not known"},
+		{"spawn_subagent", `{"task":"a","read":"/"}`, "another type"},
+		{"parallel_jobs", `{"tasks":[]}`, "1 to 16"},
+		{"parallel_jobs", `{"tasks":[{"task":"a"}],"parallel":9}`, "1 to 8"},
+		{"parallel_jobs", `{"tasks":[{"task":"a"}],"parallel":-1}`, "1 to 8"},
+		{"parallel_jobs", `{"tasks":[{"task":"a"},{"task":""}]}`, "task 2: "},
+		{"parallel_jobs", `{"tasks":[{"task":"a","Root":"b"}]}`, "not known"},
+		{"parallel_jobs", `{"tasks":[` + strings.Repeat(`{"task":"a"},`, 16) + `{"task":"a"}]}`, "1 to 16"},
 	} {
 		_, err := find(t, c.tool).Request([]byte(c.input))
 		if c.says == "" {
@@ -81,7 +96,8 @@ func orInternal(err error) error {
 func TestTiers(t *testing.T) {
 	inputs := map[string]string{"files_patch": `{"patch":"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"}`, "shell_exec": `{"command":"true"}`,
 		"files_search": `{"query":"x"}`, "files_find": `{"glob":"*"}`, "files_move": `{"from":"a","to":"b"}`, "files_edit": `{"path":"a","old":"b","new":"c"}`,
-		"files_write": `{"path":"a","content":"b"}`, "files_list": `{}`, "git_status": `{}`, "git_diff": `{}`, "whoami": `{}`}
+		"files_write": `{"path":"a","content":"b"}`, "files_list": `{}`, "git_status": `{}`, "git_diff": `{}`, "whoami": `{}`,
+		"spawn_subagent": `{"task":"a"}`, "parallel_jobs": `{"tasks":[{"task":"a"}]}`}
 	for _, tl := range tool.All() {
 		in := inputs[tl.Name]
 		if in == "" {

@@ -28,6 +28,7 @@ func grants(report []byte) string {
 	var r struct {
 		Agent   string `json:"agent"`
 		Run     string `json:"run"`
+		Parent  string `json:"parent"`
 		Sandbox struct {
 			State   string `json:"state"`
 			Backend string `json:"backend"`
@@ -51,6 +52,9 @@ func grants(report []byte) string {
 	fmt.Fprintf(&b, "%s, run %s, sandbox %s", name, r.Run, r.Sandbox.State)
 	if r.Sandbox.Backend != "" {
 		fmt.Fprintf(&b, " (%s)", r.Sandbox.Backend)
+	}
+	if r.Parent != "" {
+		fmt.Fprintf(&b, ", works for run %s", r.Parent)
 	}
 	for _, it := range r.Items {
 		fmt.Fprintf(&b, "\n%s %s: %s", it.Kind, it.Target, it.Fate)

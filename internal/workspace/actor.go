@@ -26,6 +26,9 @@ type Actor struct {
 	Spill    string   // a directory for output that is too long to answer with; empty for none
 
 	family family
+	// moving is held for reading while files are put in their places, and for writing from the
+	// judging of what is in a directory to its move: what it holds is what was judged.
+	moving sync.RWMutex
 }
 
 // maxCalls is how many calls an actor performs at once; more wait.
@@ -40,7 +43,7 @@ func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls), ended: make(chan error, 1)}
 	a.family.adopt()
 	defer a.family.end()
-	defer s.all.Wait()
+	defer s.settle(settleWithin)
 	defer conn.Close() // before waiting: a call may be sending to who no longer reads
 	defer cancel()
 	// Who ends ctx ends the waiting for the next message.
@@ -51,6 +54,25 @@ func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	}
 	s.listen(ctx)
 	return <-s.ended
+}
+
+// settleWithin is how long calls may take to end that nobody waits for any more. One that
+// cannot be interrupted ends with the process.
+const settleWithin = 5 * time.Second
+
+// settle waits for the calls that are being performed.
+func (s *serving) settle(within time.Duration) {
+	still := make(chan struct{})
+	go func() {
+		defer close(still)
+		s.all.Wait()
+	}()
+	late := time.NewTimer(within)
+	defer late.Stop()
+	select {
+	case <-still:
+	case <-late.C:
+	}
 }
 
 // serving is an actor with its owner.
@@ -292,6 +314,9 @@ func (w *work) judge(action bourn.Action) error {
 func (w *work) opened(given, resolved string, operations ...bourn.Operation) error {
 	action := bourn.Action{Tool: w.request.Tool, Tier: verbs[w.request.Verb].tier}
 	for _, o := range operations {
+		if o == bourn.Read && isAside(resolved) {
+			return besideAnother(resolved)
+		}
 		action.Targets = append(action.Targets, bourn.Target{Operation: o, Path: given, Resolved: resolved})
 	}
 	return w.judge(action)

@@ -70,8 +70,10 @@ func (c *Client) greet() error {
 	switch {
 	case err != nil:
 		return &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: fmt.Sprintf("the actor did not come up: %v", err)}
+	case m.Done != nil && m.Done.Problem != nil: // see Refuse
+		return m.Done.Problem
 	case m.Hello == nil || m.Hello.Protocol != Protocol:
-		return &Problem{Code: bourn.CodeConflict, Reason: "actor_runtime_unavailable", Text: "the actor is of another version of bourn", Hint: "install bourn and bournd of one version, and start both again"}
+		return otherVersion
 	}
 	c.hello = *m.Hello
 	return nil

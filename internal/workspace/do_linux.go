@@ -32,6 +32,8 @@ func (w *work) do(ctx context.Context) (any, error) {
 		return w.exec(ctx)
 	case Git:
 		return w.git(ctx)
+	case Delegate:
+		return w.delegate()
 	}
 	return nil, fmt.Errorf("%w: no verb %q", bourn.ErrInvalid, w.request.Verb)
 }

@@ -21,7 +21,9 @@
 // that the actor has, and only if the actor's own verdict is no stricter. It judges what it
 // has opened: the path that a file is found at, the directory and the name of one that is
 // made, deleted or moved, every path in a directory that is moved, the program and the
-// directory of a command. What was opened is what is read. What is written replaces exactly
+// directory of a command. What was opened is what is read, and where there are rules what is
+// executed: a program by its descriptor, which it does not get. What a shell's text names is
+// looked for and judged before the shell starts. What is written replaces exactly
 // the file that was read, in one step, or is refused: a file that another program has
 // changed or swapped meanwhile is not overwritten. Links of /proc are not followed, and what
 // the kernel shows of a process is no file: the actor's own is its memory.
@@ -30,7 +32,12 @@
 // it had started: see family.
 //
 // Status and diff of a repository execute nothing that the repository's configuration names:
-// no filter, textconv, external diff, hook, monitor, pager, remote.
+// no filter, textconv, external diff, hook, monitor, pager, remote. Git is kept from starting
+// any other program, so that it does not matter when the configuration changes. Where its
+// directory, its index, its objects and its alternates are is judged, and holds while it runs.
+//
+// What a request can ask for is bounded in time and memory by what it holds, or ends with
+// its call. What a rule keeps from being read is not read beside its place, either.
 //
 // # What it does not
 //
@@ -50,10 +57,31 @@
 // is told apart from another call's no more: it ends when no call is running. What is
 // started by a killed actor's children ends with the seal's pid namespace.
 //
+// A script is executed by its interpreter, which was opened and judged, and which opens the
+// script by its real path. It is compared (device, inode, ctime, size, mode) right before and
+// right after the start, and once more 250 ms later or at the end, and the directories above it
+// are watched for moves; when it is another, or was for a while, all that was started is killed
+// and the answer is changed_meanwhile. What is left: a script that is swapped in between the
+// first comparison and the interpreter's opening runs until the next one; one that is swapped
+// in after the last comparison, before an interpreter that takes longer has opened it, is not
+// noticed; nor is a text that is changed through a mapping whose ctime comes later. The loader
+// of a program (ld.so) and what it loads are not judged.
+//
+// A program that is executed by its descriptor has a number for its name in /proc/PID/comm, and
+// AT_EXECFN is a path that it cannot open. What is neither ELF nor a script, and runs by binfmt_misc,
+// does so only where that hands its interpreter the open file (flag O). A script that is called
+// by a link sees its real path in $0. Without rules nothing of this is so.
+//
+// The names in a shell's text are looked for when it has not begun: it can find others.
+//
+// Within a repository's own directory it judges no link below those named above: who can make
+// one, and knows what something is called that is not to be read, has git read it.
+//
 // A text that is no UTF-8 is refused in a request; a name that is none is reached by a patch
 // or a command alone.
 //
 // # Needs
 //
-// Linux, /proc mounted; nothing that a seal takes away, so no openat2.
+// Linux, /proc mounted, system call filters for git, inotify for scripts under rules; nothing that a seal takes away, so no
+// openat2.
 package workspace

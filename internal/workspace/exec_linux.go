@@ -38,7 +38,7 @@ func (w *work) exec(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	// Programs that are named from the directory that it really is.
-	if err := w.judge(bourn.Action{Tool: r.Tool, Tier: bourn.TierWrite, Command: &bourn.Command{Text: r.Command, Argv: r.Argv, Cwd: p.at, CwdResolved: p.at}}); err != nil {
+	if err := w.judge(bourn.Action{Tool: r.Tool, Tier: bourn.TierWrite, Command: &bourn.Command{Text: r.Command, Argv: r.Argv, Cwd: p.at, CwdResolved: p.at, Env: r.variables()}}); err != nil {
 		return nil, err
 	}
 	env, err := environment(w.actor.Env, r.Env)
@@ -46,13 +46,30 @@ func (w *work) exec(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	pr := &program{path: "/bin/sh", argv: []string{"/bin/sh", "-c", r.Command}, env: env, dir: p, pty: r.Pty, timeout: r.Timeout}
-	if len(r.Argv) > 0 {
-		pr.argv = r.Argv
-		if pr.path, err = w.program(r.Argv[0], env, p); err != nil {
-			return nil, err
-		}
+	defer pr.close()
+	if err := w.choose(ctx, pr); err != nil {
+		return nil, err
 	}
 	return w.run(ctx, pr, w.chunk)
+}
+
+// choose finds what is to be executed, and judges it. Where there are no rules, what stands
+// at the path is as good as what was opened there.
+func (w *work) choose(ctx context.Context, pr *program) error {
+	r, ruled := &w.request, w.ruled()
+	switch {
+	case len(r.Argv) == 0 && ruled:
+		return w.named(bourn.Command{Text: r.Command}, pr)
+	case len(r.Argv) == 0:
+		return nil
+	}
+	pr.argv = r.Argv
+	if ruled {
+		return w.pin(ctx, pr)
+	}
+	var err error
+	pr.path, err = w.programPath(r.Argv[0], pr.env, pr.dir)
+	return err
 }
 
 // environment is what is executed with: the actor's own, and what was asked for.
@@ -61,7 +78,7 @@ func environment(own, asked []string) ([]string, error) {
 	for _, v := range asked {
 		name, _, ok := strings.Cut(v, "=")
 		if !ok || !isVariable(name) || strings.IndexByte(v, 0) >= 0 {
-			return nil, &Problem{Code: bourn.CodeInvalid, Reason: "invalid_env", Text: fmt.Sprintf("%q is no environment variable", bourn.Printable(name)), Hint: "as in NAME=value"}
+			return nil, &Problem{Code: bourn.CodeInvalid, Reason: "invalid_env", Text: "what is to be set is no environment variable", Hint: "as in NAME=value; a name has letters, digits and _"}
 		}
 		env = append(env, v)
 	}
@@ -77,8 +94,18 @@ func isVariable(name string) bool {
 	return name != ""
 }
 
-// program finds a program by its name, in the PATH that it gets, and judges what it is.
-func (w *work) program(name string, env []string, dir *place) (string, error) {
+// programPath finds a program and judges what it is, to be executed by its path.
+func (w *work) programPath(name string, env []string, dir *place) (string, error) {
+	p, at, err := w.program(name, env, dir)
+	if err != nil {
+		return "", err
+	}
+	return at, p.Close()
+}
+
+// program finds a program by its name, in the PATH that it gets, opens it and judges what it
+// is.
+func (w *work) program(name string, env []string, dir *place) (p *place, at string, err error) {
 	var candidates []string
 	if strings.Contains(name, "/") {
 		at := name
@@ -98,14 +125,17 @@ func (w *work) program(name string, env []string, dir *place) (string, error) {
 		if err != nil {
 			continue
 		}
-		info, err := p.Stat()
-		p.Close()
-		if err != nil || !info.Mode().IsRegular() || unix.Access(at, unix.X_OK) != nil {
+		if !executable(p.File) {
+			p.Close()
 			continue
 		}
-		return at, w.opened(at, p.at, bourn.Execute)
+		if err := w.opened(at, p.at, bourn.Execute); err != nil {
+			p.Close()
+			return nil, "", err
+		}
+		return p, at, nil
 	}
-	return "", notExecutable(name, fs.ErrNotExist)
+	return nil, "", notExecutable(name, fs.ErrNotExist)
 }
 
 func notExecutable(name string, err error) error {
@@ -138,7 +168,12 @@ type program struct {
 	env     []string
 	dir     *place
 	pty     bool
+	alone   bool          // it can start no other program
 	timeout time.Duration // 0 for the actor's own
+
+	opened  []*judged // what is held and compared: scripts, then the program; empty without rules
+	scripts int       // how many of them are scripts
+	moves   moves     // of what leads to the scripts
 }
 
 // run runs a program in a session of its own, which ends with the call: with all that it
@@ -160,18 +195,38 @@ func (w *work) run(ctx context.Context, pr *program, emit func([]byte)) (*ExecRe
 		s.close()
 		return nil, &Problem{Code: bourn.CodeUnavailable, Reason: "operation_failed", Text: fmt.Sprintf("cannot connect the command's output: %v", unwrapped(err))}
 	}
+	if err := pr.check(); err != nil {
+		s.close()
+		return nil, err
+	}
 	began := time.Now()
-	if err := w.actor.family.start(cmd); err != nil {
+	start, release := w.actor.family.start, func() {}
+	if pr.alone {
+		start = func(cmd *exec.Cmd) (err error) {
+			release, err = w.actor.family.startAlone(cmd)
+			return err
+		}
+	}
+	err := start(cmd)
+	defer func() { release() }()
+	if err != nil {
 		s.close()
 		return nil, notExecutable(pr.argv[0], err)
 	}
+	another := pr.check()
+	if another != nil {
+		w.actor.family.kill(cmd.Process.Pid, mark)
+	}
 	s.copy()
-	timedOut, err := w.await(ctx, cmd, mark, limit)
+	timedOut, err := w.await(ctx, cmd, mark, limit, pr.later(&another))
 	w.actor.family.left(cmd.Process.Pid, mark)
 	s.finish(ctx)
 	r := &ExecResult{TimedOut: timedOut, Duration: time.Since(began).Microseconds(), Spill: s.out.finish(), SpillErr: s.errs.finish()}
 	if ctx.Err() != nil {
 		return nil, cancelled
+	}
+	if another != nil {
+		return nil, another
 	}
 	r.Stdout, r.Stderr, r.LeftOut = s.out.bytes(), s.errs.bytes(), s.out.left()+s.errs.left()
 	return r, r.ended(err)
@@ -194,8 +249,14 @@ func (r *ExecResult) ended(err error) error {
 }
 
 // await waits for a program, and ends it when its time is up or nobody waits any more.
-func (w *work) await(ctx context.Context, cmd *exec.Cmd, mark string, limit time.Duration) (timedOut bool, err error) {
+func (w *work) await(ctx context.Context, cmd *exec.Cmd, mark string, limit time.Duration, still func() bool) (timedOut bool, err error) {
 	family, leader := &w.actor.family, cmd.Process.Pid
+	var once <-chan time.Time
+	if still != nil {
+		opened := time.NewTimer(openedWithin)
+		defer opened.Stop()
+		once = opened.C
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	late := time.NewTimer(limit)
@@ -207,7 +268,14 @@ func (w *work) await(ctx context.Context, cmd *exec.Cmd, mark string, limit time
 	for {
 		select {
 		case err := <-ended:
+			if once != nil {
+				still()
+			}
 			return timedOut, err
+		case <-once:
+			if once = nil; !still() {
+				family.kill(leader, mark)
+			}
 		case <-every.C:
 			family.reap()
 		case <-gone:
@@ -218,7 +286,11 @@ func (w *work) await(ctx context.Context, cmd *exec.Cmd, mark string, limit time
 		case <-kill:
 			if timedOut {
 				family.kill(leader, mark)
-				return true, <-ended
+				err := <-ended
+				if once != nil {
+					still()
+				}
+				return true, err
 			}
 			timedOut = true
 			_ = unix.Kill(-leader, unix.SIGTERM)

@@ -63,17 +63,23 @@ func (f *family) end() { f.sweep(0, "") }
 const sweepFor = time.Second
 
 func (f *family) sweep(leader int, mark string) {
-	pause := 100 * time.Microsecond
+	const least = 100 * time.Microsecond
+	pause, killed := least, map[int]bool{}
 	for until := time.Now().Add(sweepFor); time.Now().Before(until); time.Sleep(pause) {
-		if f.round(leader, mark) == 0 {
+		before := len(killed)
+		if f.round(leader, mark, killed) == 0 {
 			return
 		}
-		pause = min(2*pause, 20*time.Millisecond)
+		// What goes on starting others is not given the time to.
+		if pause = min(2*pause, 20*time.Millisecond); len(killed) > before {
+			pause = least
+		}
 	}
 }
 
-// round kills what is of a call and reaps what is dead, and returns how many were there.
-func (f *family) round(leader int, mark string) int {
+// round kills what is of a call and reaps what is dead, notes what it has killed, and returns
+// how many were there.
+func (f *family) round(leader int, mark string, killed map[int]bool) int {
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	f.mu.Lock()
@@ -92,6 +98,7 @@ func (f *family) round(leader int, mark string) int {
 			continue
 		}
 		n++
+		killed[p.pid] = true
 		_ = unix.Kill(p.pid, unix.SIGKILL)
 	}
 	return n

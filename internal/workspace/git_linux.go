@@ -12,6 +12,9 @@ import (
 	"bourn"
 )
 
+// Git is started so that it can start no other program (startAlone), however its configuration
+// is changed meanwhile. What follows keeps it from trying, so that it goes on.
+//
 // gitSafe switches off, whatever a repository's configuration says, everything by which
 // status or diff execute a program. Filters are switched off by name, see filters.
 var gitSafe = [][2]string{
@@ -87,6 +90,9 @@ func (w *work) git(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := g.unchanged(); err != nil {
+		return nil, err
+	}
 	r.Denied = len(denied)
 	return r, nil
 }
@@ -99,6 +105,8 @@ type git struct {
 	env []string
 	top string // the work tree
 	at  string // the program
+
+	judged []identity // of what says where git reads
 }
 
 func (w *work) newGit(ctx context.Context, dir *place) (*git, error) {
@@ -110,7 +118,7 @@ func (w *work) newGit(ctx context.Context, dir *place) (*git, error) {
 	}
 	g.env = append(g.env, gitEnv...)
 	var err error
-	if g.at, err = w.program("git", g.env, dir); err != nil {
+	if g.at, err = w.programPath("git", g.env, dir); err != nil {
 		return nil, err
 	}
 	filters, err := g.filters()
@@ -118,7 +126,10 @@ func (w *work) newGit(ctx context.Context, dir *place) (*git, error) {
 		return nil, err
 	}
 	g.configure(append(append([][2]string{}, gitSafe...), filters...))
-	return g, g.workTree()
+	if err := g.workTree(); err != nil {
+		return nil, err
+	}
+	return g, g.judgeRepository()
 }
 
 // configure sets configuration that comes before every file's: by variables, since a name may
@@ -138,7 +149,7 @@ func (g *git) run(arguments ...string) (*ExecResult, error) {
 		timeout = gitTimeout
 	}
 	argv := append([]string{"git", "--no-pager", "--no-optional-locks"}, arguments...)
-	return g.w.run(g.ctx, &program{path: g.at, argv: argv, env: g.env, dir: g.dir, timeout: timeout}, nil)
+	return g.w.run(g.ctx, &program{path: g.at, argv: argv, env: g.env, dir: g.dir, alone: true, timeout: timeout}, nil)
 }
 
 // filters returns what switches off every filter that is configured: git runs them on files

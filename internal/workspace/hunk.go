@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sort"
 
@@ -11,10 +12,17 @@ import (
 // maxPatched is how many bytes a patch may make, of all its files together, and of each.
 const maxPatched = 64 << 20
 
-// applied returns what a file holds after its part of a patch.
-func applied(source []byte, f *gitdiff.File) (content []byte, err error) {
+// maxCompared bounds how many lines of files are held against lines of a patch, in all: about
+// half a second. A long line counts for several.
+const maxCompared = 1 << 27
+
+var errCompared = errors.New("it takes too long to find where its lines are")
+
+// applied returns what a file holds after its part of a patch. It takes what it compares off
+// left.
+func applied(source []byte, f *gitdiff.File, left *int) (content []byte, err error) {
 	if !f.IsBinary {
-		return appliedText(source, f.TextFragments)
+		return appliedText(source, f.TextFragments, left)
 	}
 	defer func() {
 		if defect := recover(); defect != nil {
@@ -29,7 +37,7 @@ func applied(source []byte, f *gitdiff.File) (content []byte, err error) {
 // appliedText applies hunks. Each fits where its lines stand, the nearest place to where it
 // says that they do: lines that came or went above it are no conflict. Every line has to be
 // there exactly.
-func appliedText(source []byte, hunks []*gitdiff.TextFragment) ([]byte, error) {
+func appliedText(source []byte, hunks []*gitdiff.TextFragment, left *int) ([]byte, error) {
 	lines := splitLines(source)
 	hunks = append([]*gitdiff.TextFragment{}, hunks...)
 	sort.SliceStable(hunks, func(i, j int) bool { return hunks[i].OldPosition < hunks[j].OldPosition })
@@ -46,7 +54,10 @@ func appliedText(source []byte, hunks []*gitdiff.TextFragment) ([]byte, error) {
 		if old == 0 {
 			says++ // after that line, and not at it
 		}
-		at := spot(lines, h, old, done, says+shift)
+		at := spot(lines, h, old, done, says+shift, left)
+		if *left < 0 {
+			return nil, errCompared
+		}
 		if at < 0 {
 			return nil, fmt.Errorf("the lines of hunk %d (@@ -%d) are not there", i+1, h.OldPosition)
 		}
@@ -75,25 +86,29 @@ func appliedText(source []byte, hunks []*gitdiff.TextFragment) ([]byte, error) {
 }
 
 // spot returns the line at which a hunk fits that is the nearest to where it is wanted, not
-// before from; -1 for none.
-func spot(lines [][]byte, h *gitdiff.TextFragment, old, from, wanted int) int {
+// before from; -1 for none. It gives up when nothing is left.
+func spot(lines [][]byte, h *gitdiff.TextFragment, old, from, wanted int, left *int) int {
 	last := len(lines) - old
 	wanted = min(max(wanted, from), max(last, from))
-	for off := 0; wanted-off >= from || wanted+off <= last; off++ {
-		if at := wanted - off; at >= from && at <= last && fitsAt(lines, h, at) {
+	for off := 0; (wanted-off >= from || wanted+off <= last) && *left >= 0; off++ {
+		if at := wanted - off; at >= from && at <= last && fitsAt(lines, h, at, left) {
 			return at
 		}
-		if at := wanted + off; off > 0 && at <= last && fitsAt(lines, h, at) {
+		if at := wanted + off; off > 0 && at <= last && fitsAt(lines, h, at, left) {
 			return at
 		}
 	}
 	return -1
 }
 
-func fitsAt(lines [][]byte, h *gitdiff.TextFragment, at int) bool {
+func fitsAt(lines [][]byte, h *gitdiff.TextFragment, at int, left *int) bool {
+	*left--
 	for _, l := range h.Lines {
 		if !l.Old() {
 			continue
+		}
+		if *left -= 1 + len(l.Line)/64; *left < 0 {
+			return false
 		}
 		if string(lines[at]) != l.Line {
 			return false

@@ -2,6 +2,10 @@ package workspace
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"regexp"
 	"regexp/syntax"
 	"unicode/utf8"
@@ -14,13 +18,28 @@ type lineMatcher struct {
 	whole   *regexp.Regexp // finds where in many lines one may fit; nil where that cannot be said
 }
 
+// Limits of what is looked for: with a pattern of so many steps a piece of text takes at most
+// some seconds, and no longer piece is looked at without asking whether anybody still waits.
+const (
+	maxQuery = 4 << 10 // bytes of a text or a pattern
+	maxSteps = 2000    // of a pattern: see regexp/syntax.Prog
+	piece    = 8 << 10
+)
+
+// newLineMatcher returns an error that quotes nothing of the query.
 func newLineMatcher(query string, regex bool) (*lineMatcher, error) {
+	if len(query) > maxQuery {
+		return nil, fmt.Errorf("it has more than %d bytes", maxQuery)
+	}
 	if !regex {
 		return &lineMatcher{literal: []byte(query)}, nil
 	}
+	if err := checkPattern(query); err != nil {
+		return nil, err
+	}
 	line, err := regexp.Compile(query)
 	if err != nil {
-		return nil, err
+		return nil, errors.New("it cannot be compiled")
 	}
 	m := &lineMatcher{line: line}
 	many := "(?m:" + query + ")"
@@ -33,6 +52,25 @@ func newLineMatcher(query string, regex bool) (*lineMatcher, error) {
 		m.whole, _ = regexp.Compile(many)
 	}
 	return m, nil
+}
+
+// checkPattern refuses what is no regular expression, and what takes too many steps.
+func checkPattern(query string) error {
+	tree, err := syntax.Parse(query, syntax.Perl)
+	if wrong := (*syntax.Error)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("it is no regular expression: %s", wrong.Code)
+	}
+	if err != nil {
+		return errors.New("it is no regular expression")
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return errors.New("it cannot be compiled")
+	}
+	if n := len(program.Inst); n > maxSteps {
+		return fmt.Errorf("it takes %d steps; up to %d are taken", n, maxSteps)
+	}
+	return nil
 }
 
 // ofText reports whether an expression is about where a text begins or ends: among many
@@ -75,24 +113,27 @@ func longest(re *syntax.Regexp) []byte {
 }
 
 // lines calls yield for every line that fits, with its number from 1 and without its end,
-// until that returns false.
-func (m *lineMatcher) lines(text []byte, yield func(number int, line []byte) bool) {
+// until that returns false, or ctx ends: what was not looked at then is not said.
+func (m *lineMatcher) lines(ctx context.Context, text []byte, yield func(number int, line []byte) bool) {
 	number, counted := 1, 0
 	// Where lines end in two bytes, $ among many is not where one line ends.
 	plain := m.whole != nil && bytes.IndexByte(text, '\r') < 0
-	for at := 0; at < len(text); {
-		from := m.next(text[at:], plain)
+	for at := 0; at < len(text) && ctx.Err() == nil; {
+		from := m.next(ctx, text[at:], plain)
 		if from < 0 {
 			return
 		}
 		from += at
+		if from == len(text) && text[from-1] == '\n' {
+			return // behind the last line
+		}
 		begin := bytes.LastIndexByte(text[:from], '\n') + 1
 		end := len(text)
 		if n := bytes.IndexByte(text[from:], '\n'); n >= 0 {
 			end = from + n
 		}
 		line := bytes.TrimSuffix(text[begin:end], []byte{'\r'})
-		if m.fits(line) {
+		if m.fits(ctx, line) {
 			number += bytes.Count(text[counted:begin], []byte{'\n'})
 			counted = begin
 			if !yield(number, line) {
@@ -104,7 +145,7 @@ func (m *lineMatcher) lines(text []byte, yield func(number int, line []byte) boo
 }
 
 // next returns where the next line may be that fits, or -1. text begins where a line does.
-func (m *lineMatcher) next(text []byte, plain bool) int {
+func (m *lineMatcher) next(ctx context.Context, text []byte, plain bool) int {
 	at := 0
 	if m.literal != nil {
 		if at = bytes.Index(text, m.literal); at < 0 || m.line == nil {
@@ -116,18 +157,46 @@ func (m *lineMatcher) next(text []byte, plain bool) int {
 	if !plain || m.literal != nil {
 		return at
 	}
-	loc := m.whole.FindIndex(text)
-	if loc == nil {
-		return -1
+	for at < len(text) && ctx.Err() == nil {
+		end := len(text)
+		if end-at > piece {
+			n := bytes.LastIndexByte(text[at:at+piece], '\n')
+			if n < 0 {
+				return at // one long line, which is the one to look at
+			}
+			end = at + n + 1
+		}
+		if loc := m.whole.FindIndex(text[at:end]); loc != nil {
+			return at + loc[0]
+		}
+		at = end
 	}
-	return loc[0]
+	return -1
 }
 
-func (m *lineMatcher) fits(line []byte) bool {
-	if m.line == nil {
+func (m *lineMatcher) fits(ctx context.Context, line []byte) bool {
+	switch {
+	case m.line == nil:
 		return bytes.Contains(line, m.literal)
+	case len(line) <= piece:
+		return m.line.Match(line)
 	}
-	return m.line.Match(line)
+	return m.line.MatchReader(&interruptible{ctx: ctx, r: bytes.NewReader(line)})
+}
+
+// interruptible is a text that ends when nobody waits any more for what is found in it.
+type interruptible struct {
+	ctx  context.Context
+	r    *bytes.Reader
+	read int
+}
+
+// ReadRune implements io.RuneReader.
+func (i *interruptible) ReadRune() (rune, int, error) {
+	if i.read++; i.read%1024 == 0 && i.ctx.Err() != nil {
+		return 0, 0, io.EOF
+	}
+	return i.r.ReadRune()
 }
 
 // maxLine is how many bytes of a line are shown.

@@ -34,7 +34,7 @@ func matchedLines(t *testing.T, text []byte, query string, regex bool) (all []st
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.lines(text, func(n int, line []byte) bool {
+	m.lines(t.Context(), text, func(n int, line []byte) bool {
 		all = append(all, fmt.Sprintf("%d:%s", n, line))
 		return true
 	})

@@ -33,8 +33,15 @@ func (w *work) move(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, w.pathProblem(from.at, err)
 	}
-	if before.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if err := w.moves(ctx, from, to); err != nil {
+	directory := before.Mode&unix.S_IFMT == unix.S_IFDIR
+	defer w.holdPlaces(directory)()
+	for _, dir := range []*place{from.dir, to.dir} {
+		if !dir.inItsPlace() {
+			return nil, changed(dir.at)
+		}
+	}
+	if directory {
+		if err := w.moves(ctx, from, to, before); err != nil {
 			return nil, err
 		}
 	} else if namesDirectory(w.request.Path) || namesDirectory(w.request.To) {
@@ -55,14 +62,31 @@ func (w *work) move(ctx context.Context) (any, error) {
 	return WriteResult{Path: to.at}, nil
 }
 
+// holdPlaces keeps directories from being moved by other calls, and where one is to be moved
+// also files from being put into it, until what it returns is called.
+func (w *work) holdPlaces(directory bool) (release func()) {
+	if directory {
+		w.actor.moving.Lock()
+		return w.actor.moving.Unlock
+	}
+	w.actor.moving.RLock()
+	return w.actor.moving.RUnlock
+}
+
 // moves judges what goes with a directory.
-func (w *work) moves(ctx context.Context, from, to *element) error {
+func (w *work) moves(ctx context.Context, from, to *element, before unix.Stat_t) error {
 	if !w.ruled() {
 		return nil
 	}
 	fd, err := openat(int(from.dir.Fd()), from.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
 		return w.pathProblem(from.at, err)
+	}
+	dir := os.NewFile(uintptr(fd), from.at)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Ino != before.Ino || st.Dev != before.Dev {
+		dir.Close()
+		return changed(from.at)
 	}
 	var denied error
 	// Not a reading walk: what may not be read still goes along.
@@ -77,7 +101,7 @@ func (w *work) moves(ctx context.Context, from, to *element) error {
 		}
 		return denied
 	}
-	err = k.down(os.NewFile(uintptr(fd), from.at), "", from.at, maxDepth)
+	err = k.down(dir, "", from.at, maxDepth)
 	switch {
 	case denied != nil || err != nil && !errors.Is(err, errEnough):
 		return err

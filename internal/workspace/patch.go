@@ -13,8 +13,15 @@ import (
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
-// maxPatchFiles is how many files one patch may change.
-const maxPatchFiles = 1000
+// Limits of one patch, beside its length: how many files it may change, and how many lines it
+// may have, each of which takes some hundred bytes to be read.
+const (
+	maxPatchFiles = 1000
+	maxPatchLines = 500_000
+)
+
+// reading bounds how many patches a process reads at once: the rest waits.
+var reading = make(chan struct{}, 2)
 
 // A patchFile is one file of a patch: what is read, what is written, what goes.
 type patchFile struct {
@@ -34,6 +41,11 @@ func parsePatch(text []byte) ([]patchFile, error) {
 	if len(text) > maxPatch {
 		return nil, invalidPatch("the patch has %d bytes; up to %d are applied", len(text), maxPatch)
 	}
+	if n := bytes.Count(text, []byte{'\n'}); n > maxPatchLines {
+		return nil, invalidPatch("the patch has %d lines; up to %d are applied", n, maxPatchLines)
+	}
+	reading <- struct{}{}
+	defer func() { <-reading }()
 	sections := sectionsOf(text)
 	if len(sections) == 0 {
 		return nil, invalidPatch("the patch names no file")

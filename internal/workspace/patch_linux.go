@@ -22,9 +22,9 @@ func (w *work) patch() (any, error) {
 			s.t.close()
 		}
 	}()
-	total := 0
+	total, left := 0, maxCompared
 	for _, f := range files {
-		more, err := w.stepsOf(f)
+		more, err := w.stepsOf(f, &left)
 		steps = append(steps, more...)
 		if err != nil {
 			return nil, err
@@ -52,8 +52,8 @@ func conflict(format string, args ...any) error {
 	return &Problem{Code: bourn.CodeConflict, Reason: "patch_conflict", Text: fmt.Sprintf(format, args...) + "; nothing was changed", Hint: "read the file again and make the patch anew"}
 }
 
-// stepsOf applies one file's part in memory.
-func (w *work) stepsOf(f patchFile) (steps []*step, err error) {
+// stepsOf applies one file's part in memory, with what is left to compare.
+func (w *work) stepsOf(f patchFile, left *int) (steps []*step, err error) {
 	fromOps, toOps := f.operations()
 	var from *step
 	var source []byte
@@ -69,7 +69,7 @@ func (w *work) stepsOf(f patchFile) (steps []*step, err error) {
 		}
 		source = t.now
 	}
-	content, err := applied(source, f.diff)
+	content, err := applied(source, f.diff, left)
 	if err != nil {
 		return steps, conflict("the patch does not fit %q: %v", cmpOr(f.from, f.to), err)
 	}

@@ -237,8 +237,9 @@ new file mode 100755
 	// Fails behind each step in turn; in the last round nothing does.
 	for fail := 0; ; fail++ {
 		var steps []*step
+		left := maxCompared
 		for _, f := range files {
-			more, err := w.stepsOf(f)
+			more, err := w.stepsOf(f, &left)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -122,7 +122,8 @@ func TestHunks(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got, err := applied([]byte(c.source), files[0].diff)
+		left := maxCompared
+		got, err := applied([]byte(c.source), files[0].diff, &left)
 		if err != nil {
 			got = []byte("conflict")
 		}
@@ -160,7 +161,8 @@ func FuzzParsePatch(f *testing.F) {
 			if p.to != "" && !slices.Contains(named[bourn.Write], "dir/"+p.to) || p.goes() != "" && !slices.Contains(named[bourn.Delete], "dir/"+p.goes()) {
 				t.Fatalf("%q, %q: not in %v", p.from, p.to, a.Targets)
 			}
-			_, _ = applied(source, p.diff)
+			left := maxCompared
+			_, _ = applied(source, p.diff, &left)
 		}
 	})
 }

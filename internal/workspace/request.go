@@ -3,6 +3,7 @@ package workspace
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -26,6 +27,8 @@ const (
 	Move    Verb = "move"    // a path to another
 	Exec    Verb = "exec"    // a program or a shell's text
 	Git     Verb = "git"     // status or diff, with nothing of the repository executed
+	// Delegate opens where jobs are to work; whoever starts them is not the actor.
+	Delegate Verb = "delegate"
 )
 
 // A Request is one call: what an agent asked for, by the tool's name, in the form that is
@@ -49,8 +52,13 @@ type Request struct {
 	Cwd     string   `json:"cwd,omitempty"`
 	Env     []string `json:"env,omitempty"` // NAME=value, besides what the run has
 	Pty     bool     `json:"pty,omitempty"`
+	// Verifies: who asks says that the command verifies the work. It changes nothing here.
+	Verifies bool `json:"verifies,omitempty"`
 	// Timeout ends what is executed; 0 means the actor's own limit.
 	Timeout time.Duration `json:"timeout,omitempty"`
+	// Jobs are what is handed to children, Parallel how many of them run at once.
+	Jobs     []Job `json:"jobs,omitempty"`
+	Parallel int   `json:"parallel,omitempty"`
 }
 
 // verbs is the one table of what each verb does to which of a request's paths. Review asks
@@ -73,6 +81,8 @@ var verbs = map[Verb]struct {
 	Move: {bourn.TierWrite, []bourn.Operation{bourn.Read, bourn.Delete}, []bourn.Operation{bourn.Write}},
 	Exec: {bourn.TierWrite, nil, nil}, // its command, see Action
 	Git:  {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+
+	Delegate: {bourn.TierWrite, nil, nil}, // where its jobs work, see Action
 }
 
 // maxPatch is the longest patch, in bytes.
@@ -104,11 +114,24 @@ func (r Request) Action() (bourn.Action, error) {
 		a.Targets = append(a.Targets, patchTargets(r.Path, files)...)
 	}
 	if r.Verb == Exec {
-		a.Command = &bourn.Command{Text: r.Command, Argv: r.Argv, Cwd: r.Cwd}
+		a.Command = &bourn.Command{Text: r.Command, Argv: r.Argv, Cwd: r.Cwd, Env: r.variables()}
+	}
+	if r.Verb == Delegate {
+		a.Targets = append(a.Targets, delegateTargets(r.Jobs)...)
 	}
 	input, err := r.digest()
 	a.Input = input
 	return a, err
+}
+
+// variables are the names of what a command gets besides what the run has.
+func (r Request) variables() []string {
+	var names []string
+	for _, v := range r.Env {
+		name, _, _ := strings.Cut(v, "=")
+		names = append(names, name)
+	}
+	return names
 }
 
 // digest is that of every field, so that no two requests have the same one.
@@ -125,6 +148,11 @@ func (r Request) digest() (string, error) {
 func (r Request) isText() bool {
 	for _, s := range []string{r.Tool, r.Path, r.To, r.Glob, r.Query, r.Old, r.New, r.Command, r.Cwd} {
 		if !utf8.ValidString(s) {
+			return false
+		}
+	}
+	for _, j := range r.Jobs {
+		if !j.isText() {
 			return false
 		}
 	}

@@ -49,7 +49,7 @@ func (w *work) search(ctx context.Context) (any, error) {
 	}
 	m, err := newLineMatcher(w.request.Query, w.request.Regex)
 	if err != nil {
-		return nil, &Problem{Code: bourn.CodeInvalid, Reason: "invalid_query", Text: "the query is no regular expression: " + err.Error(), Hint: "RE2 syntax; without regex it is a text"}
+		return nil, &Problem{Code: bourn.CodeInvalid, Reason: "invalid_query", Text: "the query cannot be looked for: " + err.Error(), Hint: "RE2 syntax; without regex it is a text"}
 	}
 	if err := validGlob(w.request.Glob); err != nil {
 		return nil, err
@@ -63,10 +63,14 @@ func (w *work) search(ctx context.Context) (any, error) {
 	if limit <= 0 || limit > maxMatches {
 		limit = maxMatches
 	}
+	asked := ctx
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	r := SearchResult{Path: p.at, Hits: []Hit{}}
 	err = w.searchIn(ctx, stop, p, m, limit, &r)
+	if err == nil && asked.Err() != nil {
+		err = cancelled // files were passed over
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +87,7 @@ func (w *work) searchIn(ctx context.Context, stop func(), p *place, m *lineMatch
 			var buffer []byte
 			for f := range todo {
 				if ctx.Err() == nil {
-					buffer = f.search(m, limit, buffer)
+					buffer = f.search(ctx, m, limit, buffer)
 				}
 				f.dir.users.Done()
 				close(f.done)
@@ -177,7 +181,7 @@ func (r *SearchResult) add(f *found, limit int) bool {
 }
 
 // search searches one file, with a buffer that it returns for the next.
-func (f *found) search(m *lineMatcher, limit int, buffer []byte) []byte {
+func (f *found) search(ctx context.Context, m *lineMatcher, limit int, buffer []byte) []byte {
 	fd, err := openat(int(f.dir.Fd()), f.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW)
 	if err != nil {
 		f.denied = !errors.Is(err, fs.ErrNotExist)
@@ -196,7 +200,7 @@ func (f *found) search(m *lineMatcher, limit int, buffer []byte) []byte {
 		return buffer
 	}
 	room := maxShown
-	m.lines(buffer, func(number int, line []byte) bool {
+	m.lines(ctx, buffer, func(number int, line []byte) bool {
 		f.hits = append(f.hits, Hit{f.rel, number, shown(line)})
 		room -= min(len(line), maxLine)
 		f.cut = room <= 0

@@ -42,9 +42,6 @@ func (s *step) result() WriteResult {
 	return r
 }
 
-// asidePrefix begins the name of every file that is made beside another.
-const asidePrefix = ".bourn-write-"
-
 func asideName() string {
 	var suffix [6]byte
 	rand.Read(suffix[:])
@@ -62,6 +59,7 @@ func (w *work) take(steps []*step) error {
 		}
 	}
 	done := 0
+	defer w.holdPlaces(false)()
 	for _, s := range steps {
 		if err != nil {
 			break
@@ -152,7 +150,7 @@ func (s *step) place() error {
 	switch {
 	case s.keep:
 		return nil
-	case !t.inItsPlace():
+	case !t.dir.inItsPlace():
 		return changed(t.path)
 	case s.chmod:
 		return s.mode()

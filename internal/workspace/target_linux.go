@@ -187,8 +187,8 @@ func (t *target) makeDirs() error {
 	return nil
 }
 
-// inItsPlace reports whether the directory is still where it was judged.
-func (t *target) inItsPlace() bool {
-	at, err := pathOf(t.dir.File)
-	return err == nil && at == t.dir.at
+// inItsPlace reports whether a place is still where it was judged.
+func (p *place) inItsPlace() bool {
+	at, err := pathOf(p.File)
+	return err == nil && at == p.at
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"bourn"
@@ -191,11 +193,33 @@ func (w *work) root() (*place, error) {
 	return p, nil
 }
 
+// Limits of a glob: the alternatives in braces are tried one by one, each of one group with
+// each of every other.
+const (
+	maxGlob         = 4 << 10 // bytes
+	maxAlternatives = 256
+)
+
 func validGlob(glob string) error {
-	if glob == "" || doublestar.ValidatePattern(glob) {
+	switch {
+	case glob == "":
 		return nil
+	case len(glob) > maxGlob || alternatives(glob) > maxAlternatives:
+		return &Problem{Code: bourn.CodeInvalid, Reason: "invalid_glob", Text: fmt.Sprintf("the glob has more than %d bytes, or stands for more than %d", maxGlob, maxAlternatives), Hint: "ask for less at once"}
+	case !doublestar.ValidatePattern(glob):
+		return &Problem{Code: bourn.CodeInvalid, Reason: "invalid_glob", Text: "that is no glob", Hint: "as in **/*.go"}
 	}
-	return &Problem{Code: bourn.CodeInvalid, Reason: "invalid_glob", Text: fmt.Sprintf("%q is no glob", glob), Hint: "as in **/*.go"}
+	return nil
+}
+
+// alternatives is for how many globs without braces a glob stands at most: as if its commas
+// were spread evenly over its groups. Classes and escapes may hide which bytes are which.
+func alternatives(glob string) float64 {
+	groups := float64(strings.Count(glob, "{"))
+	if groups == 0 {
+		return 1
+	}
+	return math.Pow(1+float64(strings.Count(glob, ","))/groups, groups)
 }
 
 // list lists a directory to a depth, or finds the paths that a glob fits. Finding leaves

@@ -1,10 +1,10 @@
 package workspace
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"bourn"
 
@@ -41,7 +41,8 @@ func (w *work) edit() (any, error) {
 		return nil, w.pathProblem(t.path, fs.ErrNotExist)
 	}
 	old := []byte(w.request.Old)
-	switch n := occurrences(t.now, old); {
+	n, at := occurrences(t.now, old)
+	switch {
 	case len(old) == 0:
 		return nil, &Problem{Code: bourn.CodeInvalid, Reason: "edit_empty", Text: "the text to replace is empty", Hint: "files_write writes a whole file"}
 	case n == 0:
@@ -49,20 +50,45 @@ func (w *work) edit() (any, error) {
 	case n > 1:
 		return nil, &Problem{Code: bourn.CodeConflict, Reason: "edit_ambiguous", Text: fmt.Sprintf("the text occurs %d times in %q", n, w.request.Path), Hint: "give more of what is round the place that is meant"}
 	}
-	return w.replace(t, bytes.Replace(t.now, old, []byte(w.request.New), 1))
+	return w.replace(t, slices.Concat(t.now[:at], []byte(w.request.New), t.now[at+len(old):]))
 }
 
-// occurrences counts where a text begins, overlapping ones too: any of them could be meant.
-func occurrences(text, old []byte) int {
-	n := 0
-	for at := 0; len(old) > 0; n++ {
-		next := bytes.Index(text[at:], old)
-		if next < 0 {
-			break
-		}
-		at += next + 1
+// occurrences counts where a text begins, overlapping ones too since any of them could be
+// meant, and says where the first does. Its time grows with both lengths and not with their
+// product, whatever they hold (Knuth, Morris and Pratt): bytes.Index cannot promise that.
+func occurrences(text, old []byte) (n, first int) {
+	if len(old) == 0 || len(old) > len(text) {
+		return 0, 0
 	}
-	return n
+	// back[i] is how much of old fits still when what follows its first i bytes does not.
+	back := make([]int32, len(old)+1)
+	fits := int32(0)
+	for i := 1; i < len(old); i++ {
+		for fits > 0 && old[i] != old[fits] {
+			fits = back[fits]
+		}
+		if old[i] == old[fits] {
+			fits++
+		}
+		back[i+1] = fits
+	}
+	fits = 0
+	for i, c := range text {
+		for fits > 0 && c != old[fits] {
+			fits = back[fits]
+		}
+		if c == old[fits] {
+			fits++
+		}
+		if int(fits) < len(old) {
+			continue
+		}
+		if n++; n == 1 {
+			first = i + 1 - len(old)
+		}
+		fits = back[fits]
+	}
+	return n, first
 }
 
 // delete removes a file, a link or an empty directory.

@@ -31,6 +31,7 @@ func Tools() []Tool {
 		{"files_delete", bourn.TierWrite}, {"files_move", bourn.TierWrite},
 		{"shell_exec", bourn.TierWrite},
 		{"git_status", bourn.TierRead}, {"git_diff", bourn.TierRead},
+		{"spawn_subagent", bourn.TierWrite}, {"parallel_jobs", bourn.TierWrite},
 		{"whoami", bourn.TierRead},
 	}
 }

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"bourn"
+	"bourn/internal/daemon"
+	"bourn/internal/operation"
+	"bourn/internal/store"
+	"bourn/internal/store/cluster"
+
+	"github.com/spf13/cobra"
+)
+
+// dbServe runs the database of a shared host until it is to end. Where PostgreSQL ends by
+// itself this does too: the service manager starts both again.
+func dbServe(cmd *cobra.Command, f operation.DatabaseServe) error {
+	ctx, notify := cmd.Context(), takeNotifier()
+	config, err := daemon.SharedCluster(f.Directory, f.SocketDirectory, f.ControlUser)
+	if err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, config)
+	if err != nil {
+		return unlessAsked(ctx, err)
+	}
+	err = store.Prepare(ctx, func(db string) string { return c.ConnString(cluster.Admin, db) })
+	if err == nil {
+		err = notify.say("READY=1")
+	}
+	if err == nil {
+		fmt.Fprintf(cmd.OutOrStdout(), "bourn: database ready: %s\n", bourn.Printable(filepath.Join(c.SocketDir(), ".s.PGSQL.5432")))
+		select {
+		case <-ctx.Done():
+		case <-c.Done():
+			err = bourn.WithHint(fmt.Errorf("%w: PostgreSQL ended", bourn.ErrUnavailable), "read "+c.Log())
+		}
+	}
+	_ = notify.say("STOPPING=1") // nobody waits for it
+	return errors.Join(unlessAsked(ctx, err), c.Stop(context.WithoutCancel(ctx)))
+}
+
+// unlessAsked is an error of what was cut short, and none where it was asked to end.
+func unlessAsked(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package posix
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bourn"
+)
+
+// How long the end of a user's processes is waited for, and how often it is looked.
+const (
+	endWithin = 10 * time.Second
+	endPause  = 10 * time.Millisecond
+)
+
+func endProcesses(uid, shield uint32) error {
+	others, err := runningAs("/proc", shield)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 { // they would be signalled too
+		return bourn.WithHint(fmt.Errorf("cannot end what user %d runs: %w: user %d, who must be nobody, runs %s", uid, bourn.ErrConflict, shield, strings.Join(others, ", ")),
+			"that number is of the range of people: look who uses it")
+	}
+	for end := time.Now().Add(endWithin); ; time.Sleep(endPause) {
+		// First, and then looked: what is there when it is looked was forked by nobody who is left.
+		if err := killAs(uid, shield); err != nil {
+			return fmt.Errorf("cannot end what user %d runs: %w", uid, err)
+		}
+		left, err := runningAs("/proc", uid)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			return bourn.WithHint(fmt.Errorf("cannot end what user %d runs: %w: it does not end: %s", uid, bourn.ErrUnavailable, strings.Join(left, ", ")),
+				"what waits for a device or a file system ends when that answers; then plan again")
+		}
+	}
+}
+
+// killAs signals all processes of a user from a thread that is the shield, and the user in
+// effect alone. The thread ends with it: it cannot become root again.
+func killAs(uid, shield uint32) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the runtime ends the thread with this goroutine
+		if unix.Gettid() == unix.Getpid() {
+			// What others see of this process is its first thread.
+			done <- killAs(uid, shield)
+			runtime.UnlockOSThread()
+			return
+		}
+		done <- killHere(uid, shield)
+	}()
+	return <-done
+}
+
+// killHere changes this thread alone, so by raw calls: those of package syscall change all.
+func killHere(uid, shield uint32) error {
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(shield), uintptr(uid), uintptr(shield)); errno != 0 {
+		return bourn.WithHint(fmt.Errorf("%w: cannot become them: %w", bourn.ErrDenied, errno), "run this as root, with CAP_SETUID")
+	}
+	// As root, -1 would be everybody.
+	ruid, euid, suid := unix.Getresuid()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets, none [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	sets[0].Inheritable, sets[1].Inheritable = 0, 0
+	if ruid != int(shield) || euid != int(uid) || suid != int(shield) || sets != none {
+		return fmt.Errorf("%w: the thread is still privileged", bourn.ErrInternal)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(unix.SIGKILL), 0); errno != 0 && errno != unix.ESRCH && errno != unix.EPERM {
+		return fmt.Errorf("cannot signal them: %w", errno)
+	}
+	return nil
+}
+
+// runningAs returns the processes that have a uid as real, effective or saved one, but for
+// those that have ended.
+func runningAs(proc string, uid uint32) ([]string, error) {
+	dirs, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, d := range dirs {
+		if _, err := strconv.Atoi(d.Name()); err != nil {
+			continue
+		}
+		status, err := os.ReadFile(path.Join(proc, d.Name(), "status"))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		if name, is := runs(status, uid); is {
+			found = append(found, d.Name()+" ("+bourn.Printable(name)+")")
+		}
+	}
+	return found, nil
+}
+
+// runs reports whether a status file is of a process that runs as uid, and its name. One whose
+// first thread has ended says that it is a zombie, and has more threads than one.
+func runs(status []byte, uid uint32) (name string, is bool) {
+	fields := map[string][]string{}
+	for line := range strings.Lines(string(status)) {
+		key, values, _ := strings.Cut(line, ":")
+		fields[key] = strings.Fields(values)
+	}
+	first := func(key string) string { return strings.Join(fields[key][:min(1, len(fields[key]))], "") }
+	if state, threads := first("State"), first("Threads"); (state == "Z" || state == "X") && (threads == "" || threads == "0" || threads == "1") {
+		return "", false
+	}
+	for i, v := range fields["Uid"] {
+		if n, err := number(v); i < 3 && err == nil && n == uid {
+			return first("Name"), true
+		}
+	}
+	return "", false
+}

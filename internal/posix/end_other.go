@@ -1,0 +1,5 @@
+//go:build !linux
+
+package posix
+
+func endProcesses(uint32, uint32) error { return errPlatform }
