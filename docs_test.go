@@ -35,6 +35,7 @@ import (
 //	<!-- a host without user namespaces -->     it is executed in a namespace that allows none
 //	<!-- a host with PostgreSQL -->             the page's users have accounts, and their
 //	                                            control plane ends with the page
+//	<!-- as root -->                            it is executed by root alone
 
 // pages returns the pages that are tested.
 func pages(t *testing.T) []string {
@@ -55,6 +56,7 @@ type block struct {
 	notRun string // why it is not executed
 	weak   bool   // it needs a host without user namespaces
 	serves bool   // it needs a host with PostgreSQL
+	root   bool   // it needs root
 }
 
 var comment = regexp.MustCompile(`^<!-- (.*) -->$`)
@@ -106,6 +108,8 @@ func (b *block) read(t *testing.T, page string) {
 		b.weak = true
 	case b.note == "a host with PostgreSQL":
 		b.serves = true
+	case b.note == "as root":
+		b.root = true
 	default:
 		t.Errorf("%s:%d: the comment %q says nothing that is known", page, b.line, b.note)
 	}
@@ -324,6 +328,9 @@ func TestTranscripts(t *testing.T) {
 			}
 		}
 		run += len(all)
+		if slices.ContainsFunc(all, func(b block) bool { return b.root }) {
+			t.Run(page+" as root", func(t *testing.T) { runtest.Need(t, "root", os.Getuid() == 0) })
+		}
 		if len(all) == 0 || !seals {
 			continue
 		}
@@ -347,6 +354,9 @@ func TestTranscripts(t *testing.T) {
 					u.Serves()
 				}
 				for _, b := range all {
+					if b.root && u.UID != 0 {
+						continue
+					}
 					for _, s := range steps(t, page, b) {
 						check(t, page, b, s, w.do(s, b.weak))
 					}

@@ -49,7 +49,7 @@ mount --bind "$root/proc/sys" "$root/proc/sys"
 mount -o remount,ro,bind "$root/proc/sys"
 mount -t sysfs -o ro sysfs "$root/sys"
 mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
-mount -t tmpfs tmpfs "$root/run"
+mount -t tmpfs -o mode=0755 tmpfs "$root/run"
 mount -t tmpfs tmpfs "$root/tmp"
 mount -t tmpfs tmpfs "$root/dev"
 for device in null zero full random urandom tty; do
@@ -186,7 +186,7 @@ func removeCgroups(dir string) error {
 func (m machine) command(ctx context.Context, args ...string) *exec.Cmd {
 	const there = `[ "$(readlink /proc/self/ns/mnt)" != "$0" ] && [ -d /given ] || { echo "not in the machine" >&2; exit 97; }; exec "$@"`
 	return exec.CommandContext(ctx, "nsenter", append([]string{"--target", m.pid, "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--root",
-		"--", "env", "--chdir=/", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
+		"--", "env", "--chdir=/", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
 		"sh", "-c", there, m.host}, args...)...)
 }
 
@@ -249,6 +249,7 @@ func TestMachine(t *testing.T) {
 	versions := []string{deb(t, "v1.0.0"), deb(t, "v1.0.1")}
 	t.Run("install", func(t *testing.T) { testInstalled(t, versions...) })
 	t.Run("units", func(t *testing.T) { testUnits(t, versions...) })
+	t.Run("host", func(t *testing.T) { testHost(t, versions...) })
 	if untouched(t) != before {
 		t.Error("the host was changed")
 	}

@@ -19,6 +19,7 @@ var controlBenchmarks = []struct{ dir, names, times string }{
 	{"./internal/store", "Session", "3000x"},
 	{"./internal/store", "RowSecurity", "5x"},
 	{"./internal/daemon", "API", "1x"},
+	{"./internal/daemon", "Person", "1x"},
 	{"./internal/cli", "Tools", "200x"},
 }
 

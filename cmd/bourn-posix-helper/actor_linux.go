@@ -65,6 +65,9 @@ func execute(o order, fd int) error {
 	if err := newKeyring(); err != nil {
 		return err
 	}
+	if err := limitSignals(); err != nil {
+		return err
+	}
 	if err := resetSignals(); err != nil {
 		return err
 	}

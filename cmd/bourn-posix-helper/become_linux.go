@@ -26,14 +26,15 @@ func become(o order) error {
 		// Groups before the uid, or they could not be set any more.
 		{"set the groups", func() error { return syscall.Setgroups(ints(o.groups)) }},
 		{"set the gid", func() error { return syscall.Setresgid(int(o.gid), int(o.gid), int(o.gid)) }},
+		{"set no_new_privs", func() error { return everyThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0) }},
+		// What is inheritable, and so what is ambient, may be the caller's.
+		{"clear the capabilities", clearInheritable},
 		// With the last uid that is root's, the permitted and the effective set go (capabilities(7)).
+		// Last, because threads are told by signals, and of a person's there may be as many as can wait.
 		{"set the uid", func() error {
 			ruid, euid, suid := o.ids()
 			return syscall.Setresuid(int(ruid), int(euid), int(suid))
 		}},
-		{"set no_new_privs", func() error { return everyThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0) }},
-		// What is inheritable, and so what is ambient, may be the caller's.
-		{"clear the capabilities", clearCapabilities},
 		{"become the person", func() error { return assertBecome(o) }},
 	} {
 		if err := step.do(); err != nil {
@@ -64,16 +65,17 @@ func dropBounding() error {
 	return nil
 }
 
-func clearCapabilities() error {
+func clearInheritable() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets, none [2]unix.CapUserData
+	var sets [2]unix.CapUserData
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return err
 	}
-	if sets == none {
+	if sets[0].Inheritable == 0 && sets[1].Inheritable == 0 {
 		return nil // as the threads began alike, of all of them; assertBecome looks at each
 	}
-	return everyThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
+	sets[0].Inheritable, sets[1].Inheritable = 0, 0
+	return everyThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets[0])), 0)
 }
 
 //go:uintptrescapes

@@ -34,7 +34,7 @@ func TestRegistry(t *testing.T) {
 			"half":           func(t *testing.T) { write(t, registryPath, good[:len(good)/2], 0, 0, 0o644) },
 			"two":            func(t *testing.T) { write(t, registryPath, append(good[:len(good):len(good)], good...), 0, 0, 0o644) },
 			"huge": func(t *testing.T) {
-				write(t, registryPath, append(bytes.Repeat([]byte{' '}, maxRegistry), good...), 0, 0, 0o644)
+				write(t, registryPath, append(bytes.Repeat([]byte{' '}, posix.MaxRegistry), good...), 0, 0, 0o644)
 			},
 			"root":              func(t *testing.T) { write(t, registryPath, replaced(number, "0"), 0, 0, 0o644) },
 			"below the range":   func(t *testing.T) { write(t, registryPath, replaced(number, "1000"), 0, 0, 0o644) },

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -14,18 +15,54 @@ import (
 	"bourn/internal/posix"
 )
 
-// How long ending processes is tried: rounds with a pause between them, 5 s in all.
+// How long ending processes is tried, and how often it is looked.
 const (
-	killRounds = 500
+	killWithin = 5 * time.Second
 	killPause  = 10 * time.Millisecond
 )
+
+// turnWait is how long others who end processes are waited for.
+const turnWait = 20 * time.Second
+
+// prepareKill waits its turn.
+func prepareKill(o order) (func() error, error) {
+	if err := takeTurn(); err != nil {
+		return nil, err
+	}
+	return func() error { return killAll(o) }, nil
+}
+
+// takeTurn makes this the only process that has the shield's number, until it ends: with it as
+// real uid one could end the others (kill(2)). The lock is on this program's own file, which only the service and
+// root can open. Root ends processes with a number of its own, and waits for nobody here.
+func takeTurn() error {
+	// The caller has the old real uid. Without it, nobody but root can stop or end this process, so it is
+	// not left lying with a lock in its hands.
+	if err := syscall.Setresuid(0, 0, 0); err != nil {
+		return refuse(posix.RuntimeUnavailable, "cannot set the real uid: %v", err)
+	}
+	fd, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return refuse(posix.RuntimeUnavailable, "cannot open its own file: %v", err)
+	}
+	for until := time.Now().Add(turnWait); ; time.Sleep(killPause) {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil // and fd stays open
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Now().After(until) {
+			unix.Close(fd)
+			return refuse(posix.RuntimeUnavailable, "cannot wait for others who end processes: %v", err)
+		}
+	}
+}
 
 // killAll ends every process of the person. Real and saved uid are the shield's, so they cannot end
 // this one first. A process that forks does not escape: kill(2) goes through all of them under
 // the lock that fork(2) needs, and a process with a signal that kills it forks no more.
 func killAll(o order) error {
 	var left []string
-	for range killRounds {
+	for until := time.Now().Add(killWithin); time.Now().Before(until); {
 		// The kernel leaves the caller out of -1. It is never root here; see assertBecome. The raw call
 		// starts no thread: the host may have no room for one.
 		_, _, errno := unix.RawSyscall(unix.SYS_KILL, ^uintptr(0), uintptr(unix.SIGKILL), 0)

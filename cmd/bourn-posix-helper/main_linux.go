@@ -47,7 +47,7 @@ func serve(args []string) error {
 		return err
 	}
 	// Who the service is, the registry says; so it is read before the caller is judged by it.
-	registry, _, err := readRegistry()
+	registry, read, err := readRegistry()
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,11 @@ func serve(args []string) error {
 	if err := become(judged); err != nil {
 		return err
 	}
+	if !judged.kills() {
+		if err := stillSo(judged, read); err != nil {
+			return err
+		}
+	}
 	return perform()
 }
 
@@ -87,7 +92,7 @@ func prepare(o order) (perform func() error, err error) {
 	case posix.VerbDial:
 		return prepareDial(o)
 	case posix.VerbKill:
-		return func() error { return killAll(o) }, nil
+		return prepareKill(o)
 	case posix.VerbRevoke:
 		return prepareRevoke(o)
 	}

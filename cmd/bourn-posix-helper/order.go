@@ -19,16 +19,8 @@ const (
 // databaseSocket is where the control plane of a shared host has the socket of its PostgreSQL.
 const databaseSocket = "/run/bourn/postgres/.s.PGSQL.5432"
 
-// Bounds of the two files, in bytes. A registry of 10,000 people has about 2 MiB.
-const (
-	maxRegistry = 4 << 20
-	maxDatabase = 256
-)
-
-// shieldOffset is the place in the registry's range of the number that the verb kill has as real and
-// saved uid. The first 16 numbers of a range are kept for the service's own accounts, which are given
-// from its beginning; this one is nobody's.
-const shieldOffset = 15
+// maxDatabase bounds the second one, in bytes.
+const maxDatabase = 256
 
 // An order is what a request comes to: everything that is needed to carry it out, all of it from the
 // registry or from constants.
@@ -53,7 +45,7 @@ func judge(r posix.Request, registry posix.Registry, ruid uint32) (order, error)
 	if err != nil {
 		return order{}, err
 	}
-	o := order{Request: r, uid: e.UID, gid: e.GID, home: registry.Home(e), service: registry.Service, shield: registry.Range.First + shieldOffset}
+	o := order{Request: r, uid: e.UID, gid: e.GID, home: registry.Home(e), service: registry.Service, shield: registry.Range.HelperShield()}
 	switch r.Verb {
 	case posix.VerbActor, posix.VerbDial:
 		o.groups = e.Groups

@@ -80,7 +80,7 @@ func TestJudge(t *testing.T) {
 		{args: "actor bc_person_nnnnnnnnnn", ruid: serviceUID, reason: posix.IdentityMissing},
 		{args: "kill bc_person_nnnnnnnnnn", ruid: serviceUID, reason: posix.IdentityMissing},
 		// The shield's number may be nobody's.
-		{args: "kill " + ann, ruid: 0, reason: posix.RuntimeUnavailable, change: func(r *posix.Registry) { r.Service = first + shieldOffset }},
+		{args: "kill " + ann, ruid: 0, reason: posix.RuntimeUnavailable, change: func(r *posix.Registry) { r.Service = r.Range.HelperShield() }},
 	} {
 		request, err := posix.ParseRequest(append([]string{"helper"}, strings.Fields(test.args)...))
 		if err != nil {

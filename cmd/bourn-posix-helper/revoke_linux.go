@@ -5,16 +5,12 @@ import (
 	"errors"
 	"io"
 	"path"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bourn/internal/posix"
 )
-
-// lockFile is the lock of the state, which whoever plans and performs holds.
-var lockFile = "." + path.Base(posix.StatePath) + ".lock"
 
 const (
 	lockWait  = 15 * time.Second
@@ -27,10 +23,9 @@ const (
 // prepareRevoke narrows the registry as root. What is left to do, as the person, is ending what they run:
 // a process keeps its groups for life.
 func prepareRevoke(o order) (func() error, error) {
-	// The caller has the old real uid. Without it, nobody but root can stop or end this process, so it is
-	// not left lying with a lock in its hands.
-	if err := syscall.Setresuid(0, 0, 0); err != nil {
-		return nil, refuse(posix.RuntimeUnavailable, "cannot set the real uid: %v", err)
+	// Before the registry's: whoever waits for others to end processes holds up no sync.
+	if err := takeTurn(); err != nil {
+		return nil, err
 	}
 	dir, err := openDirectory(path.Dir(registryPath), false)
 	if err != nil {
@@ -43,10 +38,11 @@ func prepareRevoke(o order) (func() error, error) {
 	}
 	defer unlock()
 	// Read again: what was judged by may be older than the lock.
-	registry, before, err := readRegistry()
+	registry, read, err := readRegistry()
 	if err != nil {
 		return nil, err
 	}
+	read.close()
 	narrower, err := registry.Revoke(posix.Revocation{Person: o.Person, Circle: o.Circle})
 	if err != nil {
 		return nil, err
@@ -62,7 +58,7 @@ func prepareRevoke(o order) (func() error, error) {
 	if err != nil {
 		return nil, refuse(posix.RuntimeUnavailable, "cannot write the registry: %v", err)
 	}
-	if !bytes.Equal(before, after) {
+	if !bytes.Equal(read.data, after) {
 		if err := replaceRegistry(dir, after); err != nil {
 			return nil, refuse(posix.RuntimeUnavailable, "cannot write the registry: %v", err)
 		}
@@ -70,9 +66,10 @@ func prepareRevoke(o order) (func() error, error) {
 	return func() error { return killAll(o) }, nil
 }
 
-// lock takes the state's lock as internal/posix does: a record lock on a file of its own.
+// lock takes the registry's lock as internal/posix does: a record lock on a file of its own, held for
+// as long as the registry is read and written anew.
 func lock(dir int) (unlock func(), err error) {
-	fd, err := unix.Openat(dir, lockFile, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(dir, posix.RegistryLock, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, refuse(posix.RuntimeUnavailable, "cannot open the lock of the registry: %v", err)
 	}

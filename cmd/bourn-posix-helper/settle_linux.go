@@ -34,13 +34,20 @@ var limits = []struct {
 	{"resident set", unix.RLIMIT_RSS, unlimited, unlimited, unlimited},
 	{"real-time priority", unix.RLIMIT_RTPRIO, 0, 0, 0},
 	{"real-time", unix.RLIMIT_RTTIME, unlimited, unlimited, unlimited},
-	{"pending signals", unix.RLIMIT_SIGPENDING, 16384, 16384, 256},
+	{"pending signals", unix.RLIMIT_SIGPENDING, pendingSignals, pendingSignals, 256},
 	{"stack", unix.RLIMIT_STACK, 8 << 20, unlimited, 8 << 20},
 }
+
+// pendingSignals counts for all that a user runs. Here it is lifted until bourn is executed: threads
+// change their identity by signals, and the runtime waits for each without end.
+const pendingSignals = 16384
 
 // setLimits sets the limits.
 func setLimits() error {
 	for _, l := range limits {
+		if l.resource == unix.RLIMIT_SIGPENDING {
+			l.soft, l.hard = unlimited, unlimited
+		}
 		err := unix.Prlimit(0, l.resource, &unix.Rlimit{Cur: l.soft, Max: l.hard}, nil)
 		var had unix.Rlimit
 		if errors.Is(err, unix.EPERM) && unix.Prlimit(0, l.resource, nil, &had) == nil && had.Max >= l.least {
@@ -74,6 +81,19 @@ func settle() error {
 		return err
 	}
 	return unprotect()
+}
+
+// limitSignals undoes what setLimits lifted; it takes no privilege.
+func limitSignals() error {
+	var had unix.Rlimit
+	err := unix.Prlimit(0, unix.RLIMIT_SIGPENDING, nil, &had)
+	if err == nil && had.Max > pendingSignals {
+		err = unix.Prlimit(0, unix.RLIMIT_SIGPENDING, &unix.Rlimit{Cur: pendingSignals, Max: pendingSignals}, nil)
+	}
+	if err != nil {
+		return refuse(posix.RuntimeUnavailable, "cannot limit pending signals: %v", err)
+	}
+	return nil
 }
 
 // leaveSession makes the process lead a session without a terminal, so that nothing it starts can

@@ -3,45 +3,93 @@ package main
 import (
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"bourn"
 	"bourn/internal/posix"
 )
 
 const openPath = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// readRegistry returns the registry, and its file's content.
-func readRegistry() (posix.Registry, []byte, error) {
-	data, err := readTrusted(registryPath, maxRegistry)
+// A trusted file is one that nobody but root can have written. It is open, so that no other file gets
+// its number.
+type trusted struct {
+	dir, fd int
+	data    []byte
+}
+
+func (t trusted) close() {
+	unix.Close(t.fd)
+	unix.Close(t.dir)
+}
+
+// readRegistry returns the registry, and its file.
+func readRegistry() (posix.Registry, trusted, error) {
+	file, err := openTrusted(registryPath, posix.MaxRegistry)
 	if err != nil {
-		return posix.Registry{}, nil, refuse(posix.RuntimeUnavailable, "cannot use the registry: %v", err)
+		return posix.Registry{}, trusted{}, refuse(posix.RuntimeUnavailable, "cannot use the registry: %v", err)
 	}
-	r, err := posix.ParseRegistry(data)
+	r, err := posix.ParseRegistry(file.data)
 	if err != nil {
-		return posix.Registry{}, nil, refuse(posix.RuntimeUnavailable, "cannot use the registry %s: %v", registryPath, err)
+		file.close()
+		return posix.Registry{}, trusted{}, refuse(posix.RuntimeUnavailable, "cannot use the registry %s: %v", registryPath, err)
 	}
-	return r, data, nil
+	return r, file, nil
+}
+
+// stillSo looks at the registry once more, as the person, and refuses unless it still says what the
+// order says. Who takes something from a person writes the registry first and ends what they run
+// then. So either this has read what was written, or it is among what is ended: it cannot have been
+// stopped before it became the person and go on with what they had.
+func stillSo(o order, read trusted) error {
+	var was, is unix.Stat_t
+	if unix.Fstat(read.fd, &was) == nil && unix.Fstatat(read.dir, path.Base(registryPath), &is, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		was.Dev == is.Dev && was.Ino == is.Ino && was.Size == is.Size && was.Mtim == is.Mtim {
+		return nil
+	}
+	registry, again, err := readRegistry()
+	if err != nil {
+		return err
+	}
+	again.close()
+	now, err := judge(o.Request, registry, 0)
+	if err != nil {
+		return err
+	}
+	if now.uid != o.uid || now.gid != o.gid || now.home != o.home || now.service != o.service || !slices.Equal(now.groups, o.groups) {
+		return bourn.WithHint(refuse(posix.RuntimeUnavailable, "what the registry says of %s has changed meanwhile", o.Person), "ask again")
+	}
+	return nil
 }
 
 // readTrusted returns the content of a file that nobody but root can have written, at most limit bytes.
 func readTrusted(name string, limit int) ([]byte, error) {
+	file, err := openTrusted(name, limit)
+	if err == nil {
+		file.close()
+	}
+	return file.data, err
+}
+
+func openTrusted(name string, limit int) (trusted, error) {
 	dir, err := openDirectory(path.Dir(name), false)
 	if err != nil {
-		return nil, err
+		return trusted{}, err
 	}
-	defer unix.Close(dir)
 	fd, err := openFile(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
-		return nil, err
+		unix.Close(dir)
+		return trusted{}, err
 	}
-	defer unix.Close(fd)
-	data, err := readAll(fd, limit)
-	if err != nil {
-		return nil, refuseFile(name, "cannot be read: %v", err)
+	file := trusted{dir: dir, fd: fd}
+	if file.data, err = readAll(fd, limit); err != nil {
+		file.close()
+		return trusted{}, refuseFile(name, "cannot be read: %v", err)
 	}
-	return data, nil
+	return file, nil
 }
 
 // openDirectory opens a directory from / on, following no link. Each one on the way, / and itself

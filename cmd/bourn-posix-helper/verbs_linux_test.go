@@ -152,7 +152,7 @@ func checkRegistry(t testing.TB, want posix.Registry, mode os.FileMode) {
 	}
 	entries, err := filepath.Glob("/etc/bourn/.*")
 	must(t, err)
-	if !slices.Equal(entries, []string{"/etc/bourn/.identities.json.lock"}) {
+	if !slices.Equal(entries, []string{"/etc/bourn/" + posix.RegistryLock}) {
 		t.Errorf("besides it there are %v", entries)
 	}
 }
@@ -168,7 +168,7 @@ func TestLock(t *testing.T) {
 		changed := people()
 		changed.People[1].Groups = []uint32{sharedGID}
 		got := asking{during: func(pid int) {
-			waitFor(t, pid, "/etc/bourn/.identities.json.lock")
+			waitFor(t, pid, "/etc/bourn/"+posix.RegistryLock)
 			// Who asked can neither end nor stop it now.
 			for _, s := range []string{"KILL", "STOP", "TERM"} {
 				cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf("kill -%s %d", s, pid))

@@ -35,7 +35,7 @@ const (
 
 // roles are what the test binary starts itself as, by its first argument. The helper is built apart; it is
 // among them so that a change of it changes this binary, and the go command runs the tests again.
-var roles = map[string]func(){"bourn": standIn, "caller": caller, "spin": spin, "hold": hold, "bourn-posix-helper": main}
+var roles = map[string]func(){"bourn": standIn, "caller": caller, "spin": spin, "hold": hold, "queue": queue, "bourn-posix-helper": main}
 
 func TestMain(m *testing.M) {
 	if role := roles[os.Args[0]]; role != nil {

@@ -58,6 +58,9 @@ func dbRestore(cmd *cobra.Command, f operation.Database, args []string) error {
 	}
 	var release func()
 	if err := daemon.AsOwner(dir, func() (err error) { release, err = instance.Hold(dir); return err }); err != nil {
+		if shared != nil && errors.Is(err, bourn.ErrConflict) {
+			err = bourn.WithHint(err, "systemctl stop bourn.service")
+		}
 		return err
 	}
 	defer release()

@@ -105,7 +105,6 @@ func (h *sharedHost) begin() {
 	}
 	cmd := exec.Command("unshare", "--mount", "--propagation=private", "sh", "-ec",
 		`[ "$(readlink /proc/self/ns/mnt)" != "$0" ]; mount --bind "$1/passwd" /etc/passwd; grep -c '^test-db:' /etc/passwd; exec cat`, outside, h.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
 	stay, err := cmd.StdinPipe()
 	if err != nil {
@@ -128,7 +127,7 @@ func (h *sharedHost) begin() {
 // command is a program in the namespace as a user.
 func (h *sharedHost) command(uid int, argv ...string) *exec.Cmd {
 	id := strconv.Itoa(uid)
-	cmd := exec.CommandContext(h.t.Context(), "nsenter", append([]string{"--target", h.pid, "--mount", "--",
+	cmd := exec.Command("nsenter", append([]string{"--target", h.pid, "--mount", "--",
 		"setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups", "env", "--chdir=/"}, argv...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=" + h.home, "BOURN_HOME=" + h.home + "/.bourn", "BOURN_DATABASE_SOCKET=" + h.socket}
 	return cmd
@@ -137,6 +136,8 @@ func (h *sharedHost) command(uid int, argv ...string) *exec.Cmd {
 func (h *sharedHost) do(uid int, argv ...string) (said string, status int) {
 	h.t.Helper()
 	cmd := h.command(uid, argv...)
+	late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() }) // it serves, where it should not
+	defer late.Stop()
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
 		h.t.Fatal(err)

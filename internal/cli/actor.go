@@ -26,7 +26,7 @@ func (a *app) actorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			actor := &workspace.Actor{Version: a.Version, Cwd: cwd, Home: os.Getenv("HOME"), Env: os.Environ(), Spill: os.TempDir()}
+			actor := &workspace.Actor{Version: a.Version, Cwd: cwd, Home: os.Getenv("HOME"), Env: os.Environ(), Spill: os.TempDir(), Sole: true}
 			return actor.Serve(context.Background(), streams{os.Stdin, os.Stdout, os.Stdin})
 		},
 	}

@@ -112,7 +112,6 @@ func TestSubagent(t *testing.T) {
 		c.leaves()
 		within(t, "the log has the child", func() bool {
 			log := strings.ReplaceAll(succeeds(t, u, "audit", "tail", "--json", "--agent", "mur", "-n", "1000"), " ", "")
-			os.WriteFile("/tmp/sub/log.json", []byte(log), 0o644)
 			return strings.Contains(log, `"what":"spawn_subagent"`) && strings.Contains(log, `"child":"2`) && strings.Contains(log, `"status":3`) && strings.Contains(log, `"parent":"2`)
 		})
 	})

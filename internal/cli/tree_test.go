@@ -15,6 +15,7 @@ var withoutJSON = map[string]string{
 	"bourn run":             "its output is the command's; --report writes JSON",
 	"bourn audit export":    "it prints JSON lines",
 	"bourn db psql":         "its output is psql's",
+	"bourn db serve":        "it is a service: it runs until it is ended",
 	"bourn completion bash": "it prints a script",
 	"bourn completion zsh":  "it prints a script",
 	"bourn completion fish": "it prints a script",

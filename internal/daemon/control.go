@@ -136,8 +136,12 @@ func (c *control) begin(ctx context.Context) (err error) {
 	return c.log.Append(ctx, audit.Entry{Kind: audit.KindService, Who: "host", What: "control plane started", Target: c.config.Version, Outcome: audit.Done})
 }
 
-// firstMember makes the user that starts a new control plane its member, administrator.
+// firstMember makes the user that starts a new control plane its member, administrator. On a
+// shared host that is root, by the registry: the service's user is nobody's.
 func (c *control) firstMember(ctx context.Context) error {
+	if c.people != nil {
+		return nil
+	}
 	all, err := c.store.Roster(ctx)
 	if err != nil || len(all) > 0 {
 		return err

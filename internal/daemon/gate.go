@@ -98,7 +98,7 @@ func (s *server) serveActor(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	child, err := s.tools.child(runKey{member, r.PathValue("run")}, agent)
+	child, err := s.tools.child(runKey{member, r.PathValue("run")}, agent, r.URL.Query().Get("of"))
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -127,7 +127,8 @@ func (g *gate) serve(run *gatedRun, conn net.Conn) {
 		return
 	}
 	run.actor = client
-	run.asked, run.answers = g.budget.Part(maxRunAsked), mcp.NewBudget(maxRunAnswers)
+	asked, answers := run.mayHold()
+	run.asked, run.answers = g.budget.Part(asked), mcp.NewBudget(answers)
 	g.mu.Lock()
 	g.runs[key] = run // a newer actor of a run takes an older one's place
 	g.mu.Unlock()

@@ -18,7 +18,17 @@ const (
 	maxAsked      = 256 << 20 // bytes of requests, of all clients, that are not answered yet
 	maxRunAsked   = 64 << 20  // and of one run's
 	maxRunAnswers = 64 << 20  // bytes of long answers, of one run's clients, that they have not taken yet
+	maxChildHeld  = 16 << 20  // the same two of a run that works for another: of those there are several
 )
+
+// mayHold returns how many bytes of requests and of answers a run's clients may have held. A
+// run with all that work for it leaves enough for another run.
+func (r *gatedRun) mayHold() (asked, answers int) {
+	if r.child != nil {
+		return maxChildHeld, maxChildHeld
+	}
+	return maxRunAsked, maxRunAnswers
+}
 
 // serveMCP takes over a connection of a run's client.
 func (s *server) serveMCP(w http.ResponseWriter, r *http.Request) {

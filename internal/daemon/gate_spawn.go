@@ -57,7 +57,10 @@ func newCrews() crews {
 
 // serveWorker takes over a connection to what starts a run's children.
 func (s *server) serveWorker(w http.ResponseWriter, r *http.Request) {
-	member, _, err := s.launcher(r)
+	member, agent, err := s.launcher(r)
+	if err == nil {
+		_, err = s.tools.child(runKey{member, r.PathValue("run")}, agent, r.URL.Query().Get("of"))
+	}
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -115,14 +118,19 @@ func (g *gate) worker(ctx context.Context, key runKey) (*worker.Client, error) {
 	}
 }
 
-// child returns what is known of a run as another one's child, nil for nothing. One that
-// says that it is another agent's is refused.
-func (g *gate) child(key runKey, agent bourn.AgentName) (*childRun, error) {
+// child returns what is known of a run as a child of the run of, which is "" for none. One
+// that says that it is another agent's or another run's is refused, and so is one that
+// nobody waits for any more: it may live on for as long as it has to end, and is not to have
+// more by then than it was left.
+func (g *gate) child(key runKey, agent bourn.AgentName, of string) (*childRun, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.crews.children[key]
-	if c != nil && c.agent != agent {
-		return nil, fmt.Errorf("%w: the run is another agent's", bourn.ErrDenied)
+	switch {
+	case c == nil && of != "":
+		return nil, bourn.WithHint(fmt.Errorf("%w: nobody waits for this subagent any more", bourn.ErrDenied), "end it: what it was to do was given up")
+	case c != nil && (c.agent != agent || c.of.run != of):
+		return nil, fmt.Errorf("%w: the run is another agent's, or works for another run", bourn.ErrDenied)
 	}
 	return c, nil
 }
@@ -256,7 +264,7 @@ func (g *gate) perform(ctx context.Context, run *gatedRun, request workspace.Req
 func jobsReceipt(what string, result json.RawMessage) json.RawMessage {
 	type one struct {
 		Child   string `json:"child,omitempty"`
-		Status  int    `json:"status"`
+		Status  *int   `json:"status,omitempty"` // where it is known
 		Signal  string `json:"signal,omitempty"`
 		TimeOut bool   `json:"timed_out,omitempty"`
 		Code    string `json:"code,omitempty"`
@@ -267,9 +275,12 @@ func jobsReceipt(what string, result json.RawMessage) json.RawMessage {
 	}
 	all := []one{}
 	for _, j := range r.Jobs {
-		o := one{Child: j.Child, Status: j.Status, Signal: j.Signal, TimeOut: j.TimedOut}
+		o := one{Child: j.Child, Signal: j.Signal, TimeOut: j.TimedOut}
 		if j.Problem != nil {
 			o.Code = string(j.Problem.Code)
+		}
+		if j.Problem == nil && j.Signal == "" || j.Status != 0 { // what was lost, or never executed, has none
+			o.Status = &j.Status
 		}
 		all = append(all, o)
 	}

@@ -28,6 +28,9 @@ type runner struct {
 	ended chan struct{} // closed when it has ended
 	told  chan struct{} // closed when everybody who waited knows
 
+	sending sync.Mutex // held while something is sent, or fd is closed; never with mu
+	closed  bool       // of sending
+
 	mu      sync.Mutex
 	next    uint64
 	waiting map[uint64]chan helperEnd
@@ -41,6 +44,9 @@ type execution struct {
 	said *newest
 	done chan helperEnd
 }
+
+// errRunnerGone is why the helper cannot be executed any more.
+var errRunnerGone = errors.New("the process that executes it has ended")
 
 // startRunner starts the process that executes the helper. It dies with the control plane:
 // when its socket ends and, should it hang, with the thread that started it (PR_SET_PDEATHSIG),
@@ -88,7 +94,12 @@ func (r *runner) send(o helperOrder, fds []int) error {
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
+	r.sending.Lock()
+	defer r.sending.Unlock()
 	for {
+		if r.closed {
+			return errRunnerGone
+		}
 		if err = unix.Sendmsg(r.fd, text, rights, nil, unix.MSG_NOSIGNAL); !errors.Is(err, unix.EINTR) {
 			return err
 		}
@@ -121,16 +132,21 @@ func (r *runner) read() {
 	r.gone = true
 	for id, done := range r.waiting {
 		delete(r.waiting, id)
-		done <- helperEnd{ID: id, Error: "the process that executes it has ended"}
+		done <- helperEnd{ID: id, Error: errRunnerGone.Error()}
 	}
 }
 
 // close ends the runner, and waits for it.
 func (r *runner) close() {
-	_ = unix.Shutdown(r.fd, unix.SHUT_RDWR)
+	_ = unix.Shutdown(r.fd, unix.SHUT_RDWR) // which ends what is being sent, too
 	<-r.ended
-	<-r.told // so that nobody sends on a number that is another's by then
-	unix.Close(r.fd)
+	<-r.told
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	if !r.closed {
+		r.closed = true
+		unix.Close(r.fd)
+	}
 }
 
 // execute has the helper executed. Whoever asks closes conn.
@@ -155,17 +171,16 @@ func (r *runner) execute(q posix.Request) (*execution, error) {
 	r.mu.Lock()
 	if r.gone {
 		r.mu.Unlock()
-		return nil, errors.Join(errors.New("the process that executes it has ended"), conn.Close(), saysAt.Close())
+		return nil, errors.Join(errRunnerGone, conn.Close(), saysAt.Close())
 	}
 	r.next++
 	id := r.next
 	r.waiting[id] = ended
-	err = r.send(helperOrder{ID: id, Args: q.Args()}, []int{pair[1], int(says.Fd())})
-	if err != nil {
-		delete(r.waiting, id)
-	}
 	r.mu.Unlock()
-	if err != nil {
+	if err := r.send(helperOrder{ID: id, Args: q.Args()}, []int{pair[1], int(says.Fd())}); err != nil {
+		r.mu.Lock()
+		delete(r.waiting, id)
+		r.mu.Unlock()
 		return nil, errors.Join(err, conn.Close(), saysAt.Close())
 	}
 	x := &execution{conn: conn, said: &newest{}, done: make(chan helperEnd, 1)}
@@ -176,7 +191,7 @@ func (r *runner) execute(q posix.Request) (*execution, error) {
 		end := <-ended
 		select {
 		case <-all:
-		case <-time.After(saidWithin): // somebody whom the person started holds the pipe
+		case <-time.After(saidWithin): // a process that the person has started holds the pipe
 		}
 		x.done <- end
 	}()
@@ -315,8 +330,12 @@ func endOrder(e helperEnd) {
 }
 
 // giveUpPrivileges sets no_new_privs on every thread: nothing that this process executes from
-// here on gains anything by it (prctl(2)). Without cgo alone that can be done.
+// here on gains anything by it (prctl(2)). Without cgo alone that can be done. Nor can what it
+// executes take this process over, which is the same user's, and ask the runner as it.
 func giveUpPrivileges() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
 		return errno
 	}

@@ -24,7 +24,7 @@ import (
 // The user of a control plane that is not root, and of somebody who asks it.
 const (
 	judgeUID = 64101
-	askerUID   = 64102
+	askerUID = 64102
 )
 
 // asJudge listens at the socket that it is told, and answers as the control plane would

@@ -38,12 +38,14 @@ type personActor struct {
 func (g *gate) startPerson(ctx context.Context, h *host) (*personRun, error) {
 	c := g.control
 	registry, person, err := c.people.entry(h.key.member)
-	if err != nil {
-		return nil, err
+	var spec workspace.Spec
+	if err == nil {
+		spec, err = c.spec(registry, person, h.key)
 	}
-	spec, err := c.spec(registry, person, h.key)
 	if err != nil {
-		return nil, err
+		e := audit.Entry{Kind: audit.KindRun, Who: "member:" + h.key.member.String(), For: h.key.member.String(), Agent: string(h.key.agent), What: "start an actor",
+			Outcome: audit.Denied, Reason: err.Error()}
+		return nil, errors.Join(err, c.log.Refused(ctx, e))
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostWithin)
 	defer cancel()

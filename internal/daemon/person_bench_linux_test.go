@@ -30,6 +30,7 @@ func BenchmarkPerson(b *testing.B) {
 			r.People = append(r.People, e)
 			passwd = fmt.Appendf(passwd, "%s:x:%d:%d::%s:/usr/sbin/nologin\n", e.Name, uid, uid, r.Home(e))
 			directory(b, r.Home(e), 0, int(uid), 0o2770, false)
+			directory(b, r.Home(e)+"/src", int(uid), int(uid), 0o700, false)
 		}
 		put(b, "/etc/passwd", passwd, 0, 0, 0o644)
 		setPeople(b, r)
@@ -48,7 +49,7 @@ func BenchmarkPerson(b *testing.B) {
 		}
 		ann := r.People[0]
 		a := w.start(ann, "builder")
-		at := r.Home(ann) + "/file"
+		at := r.Home(ann) + "/src/file"
 		do := func(q workspace.Request, result any) func() {
 			return func() { must(b, w.do(a, q, result)) }
 		}
@@ -75,7 +76,7 @@ func atOnce(b *testing.B, w *peopleWork, people []posix.Entry) float64 {
 	const reads = 500
 	var actors []*personActor
 	for _, e := range people {
-		at := w.registry.Home(e) + "/file"
+		at := w.registry.Home(e) + "/src/file"
 		must(b, os.WriteFile(at, make([]byte, 4096), 0o600))
 		must(b, os.Chown(at, int(e.UID), int(e.UID)))
 		actors = append(actors, w.start(e, "builder"))
@@ -83,7 +84,7 @@ func atOnce(b *testing.B, w *peopleWork, people []posix.Entry) float64 {
 	var all sync.WaitGroup
 	began := time.Now()
 	for i, a := range actors {
-		q := workspace.Request{Tool: "files_read", Verb: workspace.Read, Path: w.registry.Home(people[i]) + "/file"}
+		q := workspace.Request{Tool: "files_read", Verb: workspace.Read, Path: w.registry.Home(people[i]) + "/src/file"}
 		all.Go(func() {
 			for range reads {
 				if err := w.do(a, q, &workspace.ReadResult{}); err != nil {

@@ -27,10 +27,13 @@ import (
 func TestSharedHost(t *testing.T) {
 	onSharedHost(t, func(t *testing.T) {
 		p := serveShared(t)
-		ann, bob := p.caller(annUID, "builder", annHome), p.caller(bobUID, "builder", bobHome)
-		ann.does("", "files_write", args{"path": annHome + "/note", "content": "of ann\n"})
-		bob.does("", "files_write", args{"path": bobHome + "/note", "content": "of bob\n"})
+		ann, bob := p.caller(annUID, "builder", annWork), p.caller(bobUID, "builder", bobWork)
+		ann.does("", "files_write", args{"path": annWork + "/note", "content": "of ann\n"})
+		bob.does("", "files_write", args{"path": bobWork + "/note", "content": "of bob\n"})
 		ann.does("of ann", "files_read", args{"path": "note"})
+		if text, err := os.ReadFile(annWork + "/note"); err != nil || string(text) != "of ann\n" {
+			t.Errorf("ann's file is not where it was written: %q %v", text, err)
+		}
 		ann.does(fmt.Sprint(annUID), "shell_exec", shell("id -u"))
 		if !inGroup(t, bobUID, salesGID) {
 			t.Error("bob's actor is not in the circle")
@@ -41,16 +44,17 @@ func TestSharedHost(t *testing.T) {
 
 		// The profile grants bob's home to read, and every way there is tried.
 		no := []string{"denied", "not_found", "Permission denied", "No such file", "unavailable", "nonexistent", "not permitted"}
-		ann.refused("files_read", args{"path": bobHome + "/note"}, no...)
+		ann.refused("files_read", args{"path": bobWork + "/note"}, no...)
 		ann.refused("files_list", args{"path": bobHome}, no...)
-		ann.refused("files_write", args{"path": bobHome + "/mine", "content": "x"}, no...)
-		ann.does("", "shell_exec", shell("ln -s "+bobHome+"/note lead; ln -s "+bobHome+"/note "+salesDir+"/lead"))
+		ann.refused("files_list", args{"path": bobWork}, no...)
+		ann.refused("files_write", args{"path": bobWork + "/mine", "content": "x"}, no...)
+		ann.does("", "shell_exec", shell("ln -s "+bobWork+"/note lead; ln -s "+bobWork+"/note "+salesDir+"/lead"))
 		ann.refused("files_read", args{"path": "lead"}, no...)
 		ann.refused("files_read", args{"path": salesDir + "/lead"}, no...)
-		for _, command := range []string{"cat " + bobHome + "/note", "ls " + bobHome, "echo x > " + bobHome + "/mine", "cat lead", "ln " + salesDir + "/plan kept"} {
+		for _, command := range []string{"cat " + bobWork + "/note", "ls " + bobHome, "echo x > " + bobWork + "/mine", "cat lead", "ln " + salesDir + "/plan kept"} {
 			ann.does("failed", "shell_exec", shell("("+command+") && echo it is possible || echo failed"))
 		}
-		if _, err := os.Stat(bobHome + "/mine"); err == nil {
+		if _, err := os.Stat(bobWork + "/mine"); err == nil {
 			t.Error("ann's agent wrote to bob's home")
 		}
 		// Another's processes are neither there to signal nor to trace.
@@ -64,12 +68,15 @@ func TestSharedHost(t *testing.T) {
 		if running(t, bobUID, "98765") == 0 {
 			t.Error("bob's command has ended")
 		}
-		for _, command := range [][]string{{"cat", annHome + "/note"}, {"ls", annHome}, {"cat", salesDir + "/plan"}, {"ls", annHome + "/.bourn"}} {
+		for _, command := range [][]string{{"cat", annWork + "/note"}, {"ls", annHome}, {"cat", salesDir + "/plan"}, {"ls", annHome + "/.bourn"}} {
 			if out, err := as(serviceUID, command...); err == nil {
 				t.Errorf("the service itself may %v: %s", command, out)
 			}
 		}
 		checkRunsLogged(t)
+		if said := p.said.String(); strings.Contains(said, "level=WARN") || strings.Contains(said, "level=ERROR") {
+			t.Errorf("all was well, and the control plane said\n%s", said)
+		}
 	})
 }
 
@@ -143,7 +150,7 @@ func checkRunsLogged(t *testing.T) {
 func TestSharedHostLeaving(t *testing.T) {
 	onSharedHost(t, func(t *testing.T) {
 		p := serveShared(t)
-		ann, bob := p.caller(annUID, "builder", annHome), p.caller(bobUID, "builder", bobHome)
+		ann, bob := p.caller(annUID, "builder", annWork), p.caller(bobUID, "builder", bobWork)
 		bob.does("", "files_write", args{"path": salesDir + "/plan", "content": "of sales\n"})
 		ann.does("of sales", "shell_exec", shell("ln -s "+salesDir+"/plan soft; mkdir "+salesDir+"/d; ln "+salesDir+"/plan "+salesDir+"/d/hard; cat soft "+salesDir+"/d/hard"))
 		go ann.call("shell_exec", shell("exec 3< "+salesDir+"/plan; exec sleep 98765"))
@@ -179,7 +186,7 @@ func TestSharedHostLeaving(t *testing.T) {
 		r.People[0].Active, r.People[0].Groups = false, []uint32{}
 		setPeople(t, r)
 		until(t, 10*time.Second, "nothing of ann's runs", func() bool { return len(processesOf(t, annUID)) == 0 })
-		ann.refused("files_read", args{"path": annHome + "/soft"}, "bearer", "permission_denied", "not active")
+		ann.refused("files_read", args{"path": annWork + "/soft"}, "bearer", "permission_denied", "not active")
 		until(t, 10*time.Second, "ann is no member", func() bool { status, _ := askAs(t, annUID, "GET", "/v1/boundaries", ""); return status == 403 })
 		bob.does("of sales", "files_read", args{"path": salesDir + "/plan"})
 		if !slices.ContainsFunc(logged(t, "change"), func(e map[string]any) bool { return e["what"] == "member removed" && e["target"] == "ann" }) {
@@ -193,9 +200,9 @@ func TestSharedHostLeaving(t *testing.T) {
 func TestSharedHostRules(t *testing.T) {
 	onSharedHost(t, func(t *testing.T) {
 		p := serveShared(t)
-		ann := p.caller(annUID, "builder", annHome)
+		ann := p.caller(annUID, "builder", annWork)
 		ann.does("", "files_write", args{"path": "secret", "content": "x"})
-		put(t, "/tmp/blocks.json", []byte(`{"version":1,"hardBlocks":[{"id":"no","type":"path","pattern":"`+annHome+`/secret","match":"exact","operations":["read"]}]}`), 0, 0, 0o644)
+		put(t, "/tmp/blocks.json", []byte(`{"version":1,"hardBlocks":[{"id":"no","type":"path","pattern":"`+annWork+`/secret","match":"exact","operations":["read"]}]}`), 0, 0, 0o644)
 		set := func(env ...string) (string, error) {
 			cmd := exec.Command(worldPrefix+"/bin/bourn", "boundaries", "set", "/tmp/blocks.json", "--after", "0")
 			cmd.Env, cmd.Dir = append([]string{"HOME=/run/root", "PATH=/usr/bin:/bin"}, env...), "/"
@@ -221,7 +228,7 @@ func TestSharedHostRules(t *testing.T) {
 		r.People[0].Groups = []uint32{sharedGID}
 		setPeople(t, r)
 		until(t, 10*time.Second, "ann's actor has ended", func() bool { return len(processesOf(t, annUID)) == 0 })
-		ann.does("failed", "shell_exec", shell("cat "+annHome+"/sec*t || echo failed"))
+		ann.does("failed", "shell_exec", shell("cat "+annWork+"/sec*t || echo failed"))
 		if status, _ := askAs(t, 12345, "GET", "/v1/health", ""); status != 403 {
 			t.Errorf("who is no member gets %d", status)
 		}
@@ -234,7 +241,7 @@ func TestPersonBaseSeal(t *testing.T) {
 	onSharedHost(t, func(t *testing.T) {
 		w := newPeopleWork(t)
 		must(t, os.WriteFile(worldWorkspace+"/shared/public/news", []byte("news"), 0o644))
-		must(t, os.WriteFile(bobHome+"/note", []byte("of bob"), 0o666))
+		must(t, os.WriteFile(bobWork+"/note", []byte("of bob"), 0o666))
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		defer l.Close()
@@ -248,7 +255,7 @@ func TestPersonBaseSeal(t *testing.T) {
 			"cat " + worldWorkspace + "/shared/public/news":           true,
 			"echo x > " + worldWorkspace + "/shared/public/news":      false,
 			"ls " + worldWorkspace + "/skills":                        true,
-			"cat " + bobHome + "/note":                                false,
+			"cat " + bobWork + "/note":                                false,
 			"ls " + worldHome:                                         false,
 			"ls " + annHome + "/.bourn/runs":                          false,
 			"cat " + posix.RegistryPath:                               false,
@@ -286,7 +293,7 @@ func (w *peopleWork) start(person posix.Entry, agent bourn.AgentName) *personAct
 	home := w.registry.Home(person)
 	s := workspace.Spec{Version: "dev", Person: person.Name, Agent: agent, Dir: home, Run: newRunID(time.Now())}
 	if agent != "" {
-		s.Profile = fmt.Appendf(nil, "version: 1\nagent: %s\nfilesystem: {write: [\"~\"]}\n", agent)
+		s.Profile = fmt.Appendf(nil, "version: 1\nagent: %s\nfilesystem: {write: [~/src]}\n", agent)
 	} else {
 		s.Write, s.Read = w.registry.Shown(person)
 		s.Write = append(s.Write, home)
@@ -352,7 +359,7 @@ func TestHelperRunnerByHand(t *testing.T) {
 			// Made by this process, whose child's child it is to be.
 			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 			must(t, err)
-			defer unix.Close(pair[0])
+			unix.Close(pair[0]) // a runner would end
 			self, err := os.Executable()
 			must(t, err)
 			cmd = exec.Command("sh", "-c", `"$0" `+HelperRole+`; exit $?`, self)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,7 +47,7 @@ func TestSharedHostRefusals(t *testing.T) {
 			{name: "nosuid", broken: func() {
 				must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 				must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID, ""))
-			}, mend: func() { must(t, unix.Unmount(dir, 0)) }, says: "mounted nosuid"},
+			}, mend: func() { must(t, unix.Unmount(dir, 0)) }, says: HelperName + " stands on a file system that is mounted nosuid"},
 			{name: "no_new_privs", through: []string{"setpriv", "--no-new-privs"}, says: "under no_new_privs"},
 			{name: "no capabilities", through: []string{"setpriv", "--bounding-set", "-setuid"}, says: "lacks CAP_SETUID"},
 		} {
@@ -55,7 +56,7 @@ func TestSharedHostRefusals(t *testing.T) {
 			}
 			p := startShared(t, c.through, c.name == "no capabilities")
 			if token == "" {
-				token = p.caller(annUID, "builder", annHome).token
+				token = p.caller(annUID, "builder", annWork).token
 			}
 			call := caller{t, p.http + "/mcp", token}
 			_, health := askAs(t, 0, "GET", "/v1/health", "")
@@ -99,9 +100,14 @@ func startShared(t testing.TB, through []string, root bool) *sharedPlane {
 func TestSharedHostNobody(t *testing.T) {
 	onSharedHost(t, func(t *testing.T) {
 		p := serveShared(t)
-		ann := p.caller(annUID, "builder", annHome)
+		ann := p.caller(annUID, "builder", annWork)
 		root := p.caller(0, "builder", "/")
 		root.refused("files_read", args{"path": "/etc/passwd"}, string(posix.IdentityMissing))
+		if all := logged(t, "run"); !slices.ContainsFunc(all, func(e map[string]any) bool {
+			return e["outcome"] == "denied" && e["reason"] == "the member is no person of this host"
+		}) {
+			t.Errorf("the refusal is not in the log: %v", all)
+		}
 		p.caller(annUID, "nosuch", annHome).refused("files_read", args{"path": "note"}, string(posix.NotFound))
 		putProfile(t, "broken", "filesystem: {wirte: [x]}\n")
 		p.caller(annUID, "broken", annHome).refused("files_read", args{"path": "note"}, "wirte")
@@ -116,9 +122,9 @@ func TestSharedHostNobody(t *testing.T) {
 		program := worldPrefix + "/bin/bourn"
 		must(t, os.Rename(program, program+".good"))
 		swap(program, worldPrefix+"/another")
-		p.caller(bobUID, "builder", bobHome).refused("files_read", args{"path": "x"}, "another version of bourn", string(posix.RuntimeUnavailable))
+		p.caller(bobUID, "builder", bobWork).refused("files_read", args{"path": "x"}, "another version of bourn", string(posix.RuntimeUnavailable))
 		must(t, os.Remove(program))
-		p.caller(bobUID, "builder", bobHome).refused("files_read", args{"path": "x"}, string(posix.RuntimeUnavailable))
+		p.caller(bobUID, "builder", bobWork).refused("files_read", args{"path": "x"}, string(posix.RuntimeUnavailable))
 		must(t, os.Rename(program+".good", program))
 
 		// A registry that cannot be used: nobody acts, and everybody does again with the next.

@@ -42,7 +42,7 @@ func waist(t testing.TB) (free map[int]string, all int) {
 func TestNarrowWaist(t *testing.T) {
 	onSharedHost(t, func(t *testing.T) {
 		p := serveShared(t)
-		ann := p.caller(annUID, "builder", annHome)
+		ann := p.caller(annUID, "builder", annWork)
 		ann.does("", "files_write", args{"path": "note", "content": "x"})
 		free, all := waist(t)
 		if len(free) != 1 || all < 20 {
@@ -54,14 +54,16 @@ func TestNarrowWaist(t *testing.T) {
 			if !strings.Contains(line, HelperRole) {
 				t.Errorf("%q is without no_new_privs", line)
 			}
+		}
+		for name, pid := range map[string]int{"the runner": runner, "the control plane": p.cmd.Process.Pid} {
 			var st unix.Stat_t
 			must(t, unix.Stat(fmt.Sprintf("/proc/%d/fd", pid), &st))
 			if st.Uid != 0 {
-				t.Error("the runner is dumpable")
+				t.Errorf("%s is dumpable", name)
 			}
-		}
-		if out, err := as(serviceUID, "cat", fmt.Sprintf("/proc/%d/environ", runner)); err == nil {
-			t.Errorf("the service's user sees into the runner: %q", out)
+			if out, err := as(serviceUID, "cat", fmt.Sprintf("/proc/%d/environ", pid)); err == nil {
+				t.Errorf("the service's user sees into %s: %q", name, out)
+			}
 		}
 		if out, err := as(annUID, worldHelper, "kill", bobName); err == nil || !strings.Contains(out+err.Error(), "ermission denied") {
 			t.Errorf("ann executes the helper: %v %s", err, out)
@@ -81,7 +83,7 @@ func TestNarrowWaist(t *testing.T) {
 func TestSharedHostHung(t *testing.T) {
 	onSharedHost(t, func(t *testing.T) {
 		p := serveShared(t)
-		ann, bob := p.caller(annUID, "builder", annHome), p.caller(bobUID, "builder", bobHome)
+		ann, bob := p.caller(annUID, "builder", annWork), p.caller(bobUID, "builder", bobWork)
 		ann.does("", "files_write", args{"path": "note", "content": "x"})
 		bob.does("", "files_write", args{"path": "note", "content": "x"})
 		for _, pid := range processesOf(t, annUID) {

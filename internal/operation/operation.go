@@ -28,9 +28,10 @@ const (
 
 // Serve are the flags of serve.
 type Serve struct {
-	DatabaseURL, DatabaseUser, Listen, LogFormat, Socket string
+	DatabaseURL, DatabaseUser, Listen, LogFormat string
 	Retention                                    time.Duration
 	NoHTTP                                       bool
+	Socket                                       string // the local one's path, "" for the usual
 
 	Background, Stop, Status, JSON bool // bourn's own work
 

@@ -56,7 +56,7 @@ type Narrowing struct {
 // persons granted. A child with another program has of the presets what its lists name.
 //
 // The error is ErrInvalid for what cannot be meant, else ErrDenied for what the parent does
-// not have; it names everything that is wrong.
+// not have; it names all that is wrong, up to 20 things.
 func Narrow(parent *Request, n Narrowing) (*Request, error) {
 	from := *parent
 	from.HomeAliases = slices.Clip(from.HomeAliases) // the compiler appends to it
@@ -122,13 +122,23 @@ const askAPerson = "ask a person to grant it to the parent"
 // err returns everything that is wrong as one error, or nil.
 func (w *narrower) err() error {
 	if len(w.invalid) > 0 {
-		return fmt.Errorf("%w: cannot make a subagent: %s", bourn.ErrInvalid, strings.Join(append(w.invalid, w.denied...), "; "))
+		return fmt.Errorf("%w: cannot make a subagent: %s", bourn.ErrInvalid, listed(append(w.invalid, w.denied...)))
 	}
 	if len(w.denied) > 0 {
-		return bourn.WithHint(fmt.Errorf("%w: a subagent has no more than its parent: %s", bourn.ErrDenied, strings.Join(w.denied, "; ")),
-			strings.Join(w.hints, "; "))
+		return bourn.WithHint(fmt.Errorf("%w: a subagent has no more than its parent: %s", bourn.ErrDenied, listed(w.denied)), listed(w.hints))
 	}
 	return nil
+}
+
+// maxListed is how much of what is wrong is named: whoever asks decides how much that is, and
+// it stands in the log.
+const maxListed = 20
+
+func listed(all []string) string {
+	if more := len(all) - maxListed; more > 0 {
+		all = append(all[:maxListed:maxListed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
 }
 
 // checkPaths refuses paths that are not canonical, as far as a look at them tells.

@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -389,5 +390,17 @@ func TestNarrowTakesWhatIsInEffect(t *testing.T) {
 	}
 	if !slices.ContainsFunc(child.Denies, func(d Deny) bool { return d.Pattern == "/p/out" && d.From == FromSubagent }) {
 		t.Error("what the parent can put into a toolchain and not execute is the child's to execute")
+	}
+}
+
+// TestNarrowNamesSome: however much is wrong, what is said of it is short.
+func TestNarrowNamesSome(t *testing.T) {
+	n := Narrowing{}
+	for i := range 1000 {
+		n.Read = append(n.Read, fmt.Sprintf("/nowhere/%d", i))
+	}
+	_, err := Narrow(parentRequest(), n)
+	if !errors.Is(err, bourn.ErrDenied) || !strings.Contains(err.Error(), "read /nowhere/19: ") || strings.Contains(err.Error(), "/nowhere/20:") || !strings.HasSuffix(err.Error(), "; and 980 more") {
+		t.Errorf("%.3000v", err)
 	}
 }

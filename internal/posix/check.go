@@ -43,8 +43,9 @@ func (p *planner) services() {
 		if u, exists := p.users[f.name]; exists && f.user {
 			a.uid, a.gid, a.adopted = u.UID, u.GID, true
 		}
-		if people := p.state.Range.people(); f.user && (a.uid == 0 || people.contains(a.uid)) || a.gid == 0 || people.contains(a.gid) {
-			p.problem(true, f.name, "give the account a number of its own", "has the number %d:%d, which is root's or a person's", a.uid, a.gid)
+		if people := p.state.Range.people(); f.user && (a.uid == 0 || people.contains(a.uid)) || a.gid == 0 || people.contains(a.gid) ||
+			p.state.Range.nobodys(a.uid) || p.state.Range.nobodys(a.gid) {
+			p.problem(true, f.name, "give the account a number of its own", "has the number %d:%d, which is root's or a person's, or must be nobody's", a.uid, a.gid)
 		}
 		p.wanted = append(p.wanted, a)
 		switch f.name {

@@ -20,7 +20,12 @@
 // /etc/bourn/people.json is what was done: user name, numbers, groups and whether the person
 // is active. It is written first when somebody loses something and last when somebody gains,
 // so the helper never acts for an account that is not there yet or no longer should be. What
-// a setuid program parses holds no text that came from outside.
+// a setuid program parses holds no text that came from outside. Who was removed or forgotten stays
+// in it as not active: what they run can still be ended.
+//
+// Each file has a lock. The state's is held while a plan is made and performed, which takes as
+// long as it takes. The registry's is held while it is read and written anew, by a performance and by the
+// helper's revoke, which waits for nothing else.
 //
 // # What it upholds
 //

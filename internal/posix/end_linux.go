@@ -21,8 +21,8 @@ const (
 	endPause  = 10 * time.Millisecond
 )
 
-func endProcesses(uid, shield uint32) error {
-	others, err := runningAs("/proc", shield)
+func endProcesses(uid, shield, helper uint32) error {
+	others, err := runningAs("/proc", shield, helper)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func endProcesses(uid, shield uint32) error {
 		if err := killAs(uid, shield); err != nil {
 			return fmt.Errorf("cannot end what user %d runs: %w", uid, err)
 		}
-		left, err := runningAs("/proc", uid)
+		left, err := runningAs("/proc", uid, helper)
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -86,8 +86,8 @@ func killHere(uid, shield uint32) error {
 }
 
 // runningAs returns the processes that have a uid as real, effective or saved one, but for
-// those that have ended.
-func runningAs(proc string, uid uint32) ([]string, error) {
+// those that have ended and for helpers.
+func runningAs(proc string, uid, helper uint32) ([]string, error) {
 	dirs, err := os.ReadDir(proc)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func runningAs(proc string, uid uint32) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name, is := runs(status, uid); is {
+		if name, is := runs(status, uid, helper); is {
 			found = append(found, d.Name()+" ("+bourn.Printable(name)+")")
 		}
 	}
@@ -112,8 +112,9 @@ func runningAs(proc string, uid uint32) ([]string, error) {
 }
 
 // runs reports whether a status file is of a process that runs as uid, and its name. One whose
-// first thread has ended says that it is a zombie, and has more threads than one.
-func runs(status []byte, uid uint32) (name string, is bool) {
+// first thread has ended says that it is a zombie, and has more threads than one. A helper that ends
+// the user's processes has helper as real and saved uid, which nothing of a person's can have.
+func runs(status []byte, uid, helper uint32) (name string, is bool) {
 	fields := map[string][]string{}
 	for line := range strings.Lines(string(status)) {
 		key, values, _ := strings.Cut(line, ":")
@@ -123,7 +124,11 @@ func runs(status []byte, uid uint32) (name string, is bool) {
 	if state, threads := first("State"), first("Threads"); (state == "Z" || state == "X") && (threads == "" || threads == "0" || threads == "1") {
 		return "", false
 	}
-	for i, v := range fields["Uid"] {
+	ids := fields["Uid"]
+	if len(ids) > 2 && ids[0] == decimal(helper) && ids[2] == ids[0] {
+		return "", false
+	}
+	for i, v := range ids {
 		if n, err := number(v); i < 3 && err == nil && n == uid {
 			return first("Name"), true
 		}

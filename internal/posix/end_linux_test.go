@@ -23,6 +23,16 @@ const endRole = "BOURN_TEST_END"
 
 func init() {
 	switch os.Getenv(endRole) {
+	case "helper": // what the helper is while it ends what ann runs, started as its shield
+		must := func(err error) {
+			if err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+		}
+		must(syscall.Setresuid(int(DefaultRange.HelperShield()), anns, int(DefaultRange.HelperShield())))
+		fmt.Println("ready")
+		_ = unix.Pause()
 	case "headless":
 		// The first thread ends and another goes on: /proc says that this is a zombie.
 		go func() { select {} }()
@@ -95,13 +105,13 @@ func endProcessesHere(t *testing.T) {
 			t.Fatalf("its first thread does not end:\n%s", status)
 		}
 	}
-	before, err := runningAs("/proc", anns)
+	before, err := runningAs("/proc", anns, 0)
 	must(t, err)
 	if len(before) < 5 {
 		t.Fatalf("only %v run", before)
 	}
 	must(t, DefaultRange.EndProcesses(anns))
-	if left, err := runningAs("/proc", anns); err != nil || len(left) > 0 {
+	if left, err := runningAs("/proc", anns, 0); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	for _, o := range others {
@@ -113,15 +123,39 @@ func endProcessesHere(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Error("the process has become somebody else")
 	}
+	endBesideHelper(t)
 	// Somebody runs as the shield.
-	as(t, DefaultRange.First+reserved-1, "sleep", "600")
+	as(t, DefaultRange.shield(), "sleep", "600")
 	as(t, anns, "sleep", "600")
 	if err := DefaultRange.EndProcesses(anns); bourn.CodeOf(err) != bourn.CodeConflict || !strings.Contains(err.Error(), "sleep") {
 		t.Error(err)
 	}
-	if left, err := runningAs("/proc", anns); err != nil || len(left) != 1 {
+	if left, err := runningAs("/proc", anns, 0); err != nil || len(left) != 1 {
 		t.Errorf("begun all the same: %v, %v", left, err)
 	}
+}
+
+// endBesideHelper has a helper end what ann runs, for as long as it likes: root is neither kept
+// from it, nor does root end the helper.
+func endBesideHelper(t *testing.T) {
+	t.Helper()
+	helper := exec.Command("/proc/self/exe")
+	helper.Env = []string{endRole + "=helper"}
+	out, err := helper.StdoutPipe()
+	must(t, err)
+	must(t, helper.Start())
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the helper said %q: %v", line, err)
+	}
+	as(t, anns, "sleep", "600")
+	if err := DefaultRange.EndProcesses(anns); err != nil {
+		t.Error(err)
+	}
+	if left, err := runningAs("/proc", DefaultRange.HelperShield(), 0); err != nil || len(left) != 1 {
+		t.Errorf("helpers that run: %v, %v", left, err)
+	}
+	must(t, helper.Process.Kill())
+	_ = helper.Wait()
 }
 
 // as starts a program as a user; one that says that it is ready is waited for.
@@ -164,14 +198,16 @@ func TestRuns(t *testing.T) {
 		{"Name:\ta\nState:\tS (sleeping)\nThreads:\t1\nUid:\t0\t0\t7\t0\n", true},
 		{"Name:\ta\nState:\tS (sleeping)\nThreads:\t1\nUid:\t0\t0\t0\t7\n", false}, // of files alone
 		{"Name:\ta\nState:\tS (sleeping)\nThreads:\t1\nUid:\t70\t77\t17\t7\n", false},
+		{"Name:\ta\nState:\tS (sleeping)\nThreads:\t1\nUid:\t9\t7\t9\t7\n", false}, // a helper
+		{"Name:\ta\nState:\tS (sleeping)\nThreads:\t1\nUid:\t9\t9\t7\t7\n", true},
 		{"Name:\ta\nState:\tZ (zombie)\nThreads:\t1\nUid:\t7\t7\t7\t7\n", false},
 		{"Name:\ta\nState:\tZ (zombie)\nThreads:\t3\nUid:\t7\t7\t7\t7\n", true},
 	} {
-		if _, is := runs([]byte(tt.status), 7); is != tt.is {
+		if _, is := runs([]byte(tt.status), 7, 9); is != tt.is {
 			t.Errorf("%q: %t", tt.status, is)
 		}
 	}
-	if _, err := runningAs("/no/such", 7); err == nil {
+	if _, err := runningAs("/no/such", 7, 9); err == nil {
 		t.Error("a directory that is not there")
 	}
 }

@@ -2,4 +2,4 @@
 
 package posix
 
-func endProcesses(uint32, uint32) error { return errPlatform }
+func endProcesses(uint32, uint32, uint32) error { return errPlatform }

@@ -137,6 +137,10 @@ func update(name string, fresh State, f func(*State) error) error {
 		return fmt.Errorf("cannot open %s: %w", path.Dir(name), err)
 	}
 	defer unix.Close(dir)
+	// A directory above may be somebody else's, as with a root that is not the machine's.
+	if is, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir)); err != nil || is != path.Dir(name) {
+		return denied(path.Dir(name), "is reached through a link, and is %s", bourn.Printable(is))
+	}
 	unlock, err := lockAt(dir, "."+path.Base(name)+".lock", lockWait)
 	if err != nil {
 		return err

@@ -27,8 +27,10 @@ type Host struct {
 	Owners map[string][]uint32
 	// Running are the groups of running processes, by uid in the range.
 	Running map[uint32][]uint32
-	// Registry is the helper's registry as it is; its zero value where there is none.
+	// Registry is the helper's registry as it is; its zero value where there is none, or none that
+	// is valid: then Spoilt says why.
 	Registry Registry
+	Spoilt   string
 }
 
 // A User is a line of passwd(5), with what shadow(5) says of it.

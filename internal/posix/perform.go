@@ -24,8 +24,9 @@ type Options struct {
 // A Result is what a performance did.
 type Result struct {
 	Done []Change
-	// Left are files of leavers that stay theirs, with the reason. They are within the
-	// circle's directory, which the leaver cannot enter any more.
+	// Left are files of leavers that stay theirs, with the reason: they are within the
+	// circle's directory, which the leaver cannot enter any more. And directories that are not made or
+	// mended because the person whose directory they stand in put something else there.
 	Left []Left
 }
 
@@ -37,8 +38,8 @@ type Left struct {
 
 // Perform does changes, in their order, and stops at the first that it cannot do: what was
 // done stays, and the next plan goes on from there. The caller holds the state's lock, see
-// [UpdateState], from before [ReadHost] until here: the helper revokes under the same one, and a
-// registry that was planned before a revocation would undo it.
+// [UpdateState], from before [ReadHost] until here. The helper does not: what it revokes
+// meanwhile stays revoked in every registry that is written here.
 //
 // Root's work is by descriptor: every directory on the way is opened without following links
 // and must be changeable by root alone. What stands where a directory should be, and is none, is
@@ -66,7 +67,9 @@ func Perform(changes []Change, opts Options) (Result, error) {
 		if err != nil {
 			return result, err
 		}
-		result.Done = append(result.Done, changes[:n]...)
+		if len(left) == 0 || changes[0].Do == Reown { // which does the rest
+			result.Done = append(result.Done, changes[:n]...)
+		}
 		changes = changes[n:]
 	}
 	return result, nil

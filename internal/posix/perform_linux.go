@@ -58,7 +58,12 @@ func (p *performer) perform(changes []Change) ([]Left, error) {
 			return nil, fmt.Errorf("cannot %s: %w", c, err)
 		}
 	case MakeDirectory, MendDirectory:
-		return nil, p.directory(c)
+		err := p.directory(c)
+		if err != nil && c.Movable != 0 {
+			// What somebody does in a directory of their own keeps nobody else from anything.
+			return []Left{{c.Path, err.Error()}}, nil
+		}
+		return nil, err
 	case Reown:
 		return p.reown(c)
 	case Mount:
@@ -214,10 +219,6 @@ func (p *performer) accounts() ([]User, []Group, error) {
 // registry writes the helper's registry, which everybody may read: it says no more than
 // passwd and group.
 func (p *performer) registry(r Registry) error {
-	data, err := r.Encode()
-	if err != nil {
-		return fmt.Errorf("cannot write the registry: %w", err)
-	}
 	above, err := p.openParent(path.Dir(p.opts.Registry), false)
 	if err != nil {
 		return err
@@ -231,10 +232,36 @@ func (p *performer) registry(r Registry) error {
 		return err
 	}
 	defer unix.Close(dir)
-	if err := replace(dir, path.Base(p.opts.Registry), data, nil, 0o644); err != nil {
+	name := path.Base(p.opts.Registry)
+	unlock, err := lockAt(dir, "."+name+".lock", lockWait)
+	if err != nil {
+		return bourn.WithHint(err, "the helper holds it for a moment only; if it does not let go, stop the service and plan again")
+	}
+	defer unlock()
+	now, err := registryAt(dir, name)
+	if err != nil {
+		return err
+	}
+	data, err := r.revokedAs(now).Encode()
+	if err != nil {
+		return fmt.Errorf("cannot write the registry: %w", err)
+	}
+	if err := replace(dir, name, data, nil, 0o644); err != nil {
 		return fmt.Errorf("cannot write %s: %w", p.opts.Registry, err)
 	}
 	return nil
+}
+
+// registryAt reads the registry as it is now; its zero value where there is none that is valid.
+func registryAt(dir int, name string) (Registry, error) {
+	var data []byte
+	file, err := readAt(dir, name, &data)
+	if err != nil || file == nil {
+		return Registry{}, err
+	}
+	file.Close()
+	r, _ := ParseRegistry(data)
+	return r, nil
 }
 
 // running returns the groups of running processes by uid, of the uids within r.

@@ -13,6 +13,9 @@ import (
 // With a problem that blocks, the plan holds only what takes something away from somebody.
 func Plan(state State, host Host) ([]Change, []Problem) {
 	p := newPlanner(state, host)
+	if host.Spoilt != "" {
+		p.problem(false, "registry", "look who changed "+RegistryPath+"; what the service had revoked in it, only its log says", "is written anew, because it cannot be used: %s", host.Spoilt)
+	}
 	if !p.check() {
 		return nil, p.problems
 	}
@@ -275,6 +278,11 @@ func (p *planner) registry() Registry {
 			slices.Sort(e.Groups)
 		}
 		r.People = append(r.People, e)
+	}
+	for _, t := range p.state.Tombstones {
+		if t.Kind == KindPerson { // what they still run can be ended
+			r.People = append(r.People, Entry{ID: t.ID, Name: t.account(), UID: t.Number, GID: t.Number, Groups: []uint32{}})
+		}
 	}
 	r.Revoked = append(r.Revoked, p.revoked...)
 	return r

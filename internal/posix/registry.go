@@ -49,8 +49,19 @@ type Revocation struct {
 	Circle string `json:"circle"` // group name or ""
 }
 
+// MaxRegistry is the largest registry that is written or read, in bytes: all numbers of the
+// default range, each in several circles, fit.
+const MaxRegistry = 16 << 20
+
+func errTooLarge(n int) error {
+	return fmt.Errorf("%w registry: %d bytes are more than %d", bourn.ErrInvalid, n, MaxRegistry)
+}
+
 // ParseRegistry reads a registry's file. Errors are ErrInvalid and name the entry.
 func ParseRegistry(data []byte) (Registry, error) {
+	if len(data) > MaxRegistry {
+		return Registry{}, errTooLarge(len(data))
+	}
 	var r Registry
 	if err := decodeStrict(data, &r); err != nil {
 		return Registry{}, err
@@ -70,7 +81,11 @@ func (r Registry) Encode() ([]byte, error) {
 	for i, p := range r.People {
 		r.People[i].Groups = filled(p.Groups)
 	}
-	return encode(r)
+	data, err := encode(r)
+	if err == nil && len(data) > MaxRegistry {
+		return nil, errTooLarge(len(data))
+	}
+	return data, err
 }
 
 func (r Registry) check() error {
@@ -84,8 +99,8 @@ func (r Registry) check() error {
 		return err
 	}
 	people := r.Range.people()
-	if r.Service == 0 || people.contains(r.Service) || r.Shared == 0 || people.contains(r.Shared) {
-		return fmt.Errorf("%w: the service's uid and the shared group's gid may be neither root's nor a person's", bourn.ErrInvalid)
+	if r.Service == 0 || people.contains(r.Service) || r.Range.nobodys(r.Service) || r.Range.nobodys(r.Shared) || r.Shared == 0 || people.contains(r.Shared) {
+		return fmt.Errorf("%w: the service's uid and the shared group's gid may be neither root's nor a person's nor nobody's", bourn.ErrInvalid)
 	}
 	numbers, ids := map[uint32]bool{r.Shared: true}, map[string]bool{}
 	once := func(entry, id string, number uint32) error {
@@ -205,7 +220,8 @@ func (r Registry) Shown(e Entry) (write, read []string) {
 func (r Registry) Home(e Entry) string { return r.Workspace + "/" + privateDir + "/" + e.ID }
 
 // Revoke returns the registry without what v takes away. It only narrows. Who or what is not there is
-// a [Refusal], not_found; what is taken already stays so.
+// a [Refusal], not_found; what is taken already, or was never given, stays so and is not noted: the registry
+// grows by no more than it gives.
 func (r Registry) Revoke(v Revocation) (Registry, error) {
 	if err := v.check(); err != nil {
 		return Registry{}, refuse(OperationFailed, "%v", err)
@@ -214,6 +230,9 @@ func (r Registry) Revoke(v Revocation) (Registry, error) {
 	c := slices.IndexFunc(r.Circles, func(c CircleEntry) bool { return c.Name == v.Circle })
 	if i < 0 || c < 0 && v.Circle != "" {
 		return Registry{}, refuse(NotFound, "cannot revoke %q: no such person or circle", strings.TrimSpace(v.Person+" "+v.Circle))
+	}
+	if v.Circle == "" && !r.People[i].Active || v.Circle != "" && !slices.Contains(r.People[i].Groups, r.Circles[c].GID) {
+		return r, nil
 	}
 	r.People = slices.Clone(r.People)
 	if e := &r.People[i]; v.Circle == "" {
@@ -226,6 +245,17 @@ func (r Registry) Revoke(v Revocation) (Registry, error) {
 		r.Revoked = append(slices.Clone(r.Revoked), v)
 	}
 	return r, nil
+}
+
+// revokedAs returns r without what now has revoked and r still gives: what was revoked since
+// r was planned. What the plan knew of, it does not give, or the state does not any more.
+func (r Registry) revokedAs(now Registry) Registry {
+	for _, v := range now.Revoked {
+		if narrower, err := r.Revoke(v); err == nil {
+			r = narrower
+		}
+	}
+	return r
 }
 
 // narrow returns what both r and wanted give: what r may keep before anything was done.

@@ -56,6 +56,9 @@ func (w *walk) down(fd int, at string, depth int) error {
 		return nil
 	}
 	dup, err := unix.Openat(fd, ".", openDirectory, 0)
+	if gone(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -68,7 +71,7 @@ func (w *walk) down(fd int, at string, depth int) error {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || gone(err) { // ENOENT: it was removed meanwhile (getdents(2))
 			return nil
 		}
 		if err != nil {

@@ -14,6 +14,10 @@ const (
 	RegistryPath = "/etc/bourn/people.json"
 )
 
+// RegistryLock is the file beside the registry that whoever writes the registry locks: for as
+// long as reading it and writing it anew takes, and never while something else is done.
+const RegistryLock = ".people.json.lock"
+
 // stateVersion is the one version of both files that is understood.
 const stateVersion = 1
 
@@ -37,6 +41,17 @@ func (r Range) contains(n uint32) bool { return r.First <= n && n <= r.Last }
 func (r Range) overlaps(o Range) bool { return r.First <= o.Last && o.First <= r.Last }
 
 func (r Range) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// HelperShield is the number that the helper has as real and saved uid while it ends a
+// person's processes. Nobody gets it.
+func (r Range) HelperShield() uint32 { return r.First + reserved - 1 }
+
+// shield is root's for the same. It is another one: who has a number as real uid can signal
+// who has it, and the service, which starts helpers, must not keep root from ending anything.
+func (r Range) shield() uint32 { return r.First + reserved - 2 }
+
+// nobodys reports whether n is a number that no account may have.
+func (r Range) nobodys(n uint32) bool { return n == r.shield() || n == r.HelperShield() }
 
 // people returns the part of the range that people and circles get.
 func (r Range) people() Range { return Range{r.First + reserved, r.Last} }

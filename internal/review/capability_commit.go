@@ -20,8 +20,9 @@ func CommitVerbs() []string { return slices.Clone(commitVerbs) }
 
 // Commits reports whether a command makes a commit with git, as far as its text tells, and
 // in a few words why. It reads the text as hard blocks do: a program or a verb of git that
-// is known only when it runs counts, where git may be meant. An alias of the repository's, a
-// script and a program that uses git by itself are not seen.
+// is known only when it runs counts, where git may be meant, and a variable that is set beside
+// the text may mean it. An alias of the repository's, a script and a program that uses git by
+// itself are not seen.
 func Commits(c bourn.Command) (why string, is bool) {
 	p := syntax.NewParser()
 	var r *reading
@@ -37,7 +38,9 @@ func Commits(c bourn.Command) (why string, is bool) {
 			return "the command has git " + verb, true
 		}
 	}
-	if len(r.unclear) > 0 && strings.Contains(strings.ToLower(given), "git") {
+	r.environment(c.Env)
+	named := func(variable string) bool { return strings.Contains(given, variable) }
+	if len(r.unclear) > 0 && (strings.Contains(strings.ToLower(given), "git") || slices.ContainsFunc(c.Env, named)) {
 		return "it may make a commit: " + r.unclear[0], true
 	}
 	return "", false

@@ -202,6 +202,22 @@ func TestCommits(t *testing.T) {
 			t.Errorf("%q: %v (%s)", tt.argv, is, where)
 		}
 	}
+	// What a variable holds that is set beside the command is not told.
+	for _, tt := range []struct {
+		command bourn.Command
+		is      bool
+	}{
+		{bourn.Command{Text: "git ci -m x", Env: []string{"GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"}}, true},
+		{bourn.Command{Argv: []string{"git", "ci"}, Env: []string{"GIT_CONFIG_PARAMETERS"}}, true},
+		{bourn.Command{Text: "$A $B -m x", Env: []string{"A", "B"}}, true}, {bourn.Command{Text: "$A -m x", Env: []string{"A"}}, true},
+		{bourn.Command{Text: `eval "$A"`, Env: []string{"A"}}, true}, {bourn.Command{Argv: []string{"sh", "-c", `eval "$A"`}, Env: []string{"A"}}, true},
+		{bourn.Command{Text: "git ci -m x", Env: []string{"CI"}}, false}, {bourn.Command{Text: "$RUNNER test", Env: []string{"CI"}}, false},
+		{bourn.Command{Text: `echo "$A"; make test`, Env: []string{"A"}}, false}, {bourn.Command{Text: "make test", Env: []string{"GIT_CONFIG_COUNT"}}, false},
+	} {
+		if why, is := Commits(tt.command); is != tt.is {
+			t.Errorf("%+v: %v (%s)", tt.command, is, why)
+		}
+	}
 	for _, verb := range CommitVerbs() {
 		if why, is := Commits(bourn.Command{Text: "git -C x " + verb + " -m secret"}); !is || why != "the command has git "+verb {
 			t.Errorf("git %s is no commit (%s)", verb, why)

@@ -52,7 +52,7 @@ func (a *actorOf) tools() (io.ReadWriteCloser, error) {
 }
 
 func (a *actorOf) upgrade(what string) (net.Conn, error) {
-	return upgrade(api.NewSocketClient(a.home.Socket()), a.id, a.Options.Agent, what)
+	return upgrade(api.NewSocketClient(a.home.Socket()), Report{Run: a.id, Agent: a.Options.Agent, Parent: a.parent()}, what)
 }
 
 // start starts the actor where none runs.

@@ -37,7 +37,7 @@ var givenRun = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}-[0-9a-f]{8}$`)
 func (h *Home) ServePerson(a PersonActor, sock, stderr *os.File) (Outcome, error) {
 	h.logged = true
 	if !givenRun.MatchString(a.Run) { // it names a file
-		return Outcome{}, fmt.Errorf("%w: that is no run's id", bourn.ErrInvalid)
+		return Outcome{}, bourn.WithHint(fmt.Errorf("%w: that is no run's id", bourn.ErrInvalid), "the control plane starts this; by hand it is of no use")
 	}
 	if err := h.lay(a); err != nil {
 		return Outcome{}, err

@@ -73,8 +73,9 @@ type Prepared struct {
 	actorOnly bool   // its command is the actor: it has no tools to ask for
 	given     string // the run's id, "" for one that is made
 
-	origin   *origin  // of a run that works for another, else nil
-	template []string // the command with {job} in it, of a run that does a job
+	origin   *origin              // of a run that works for another, else nil
+	template []string             // the command with {job} in it, of a run that does a job
+	known    []sandbox.Remembered // what those are denied that it works for, see objects
 }
 
 // A denyKey is what makes two denies the same.

@@ -83,7 +83,7 @@ func (p *Prepared) children() (worker.Handler, error) {
 	}}, nil
 }
 
-// inherited is what the run is denied, with what the host found for it.
+// inherited is what the run is denied, with what the host had of it.
 func (p *Prepared) inherited() (worker.Inherited, error) {
 	same, err := policy.Narrow(p.Request, policy.Narrowing{})
 	if err != nil {
@@ -98,6 +98,8 @@ func (p *Prepared) inherited() (worker.Inherited, error) {
 	for _, h := range same.HostDenies {
 		out.Hosts = append(out.Hosts, h.String())
 	}
+	objects, all := told(p.objects())
+	out.Objects, out.Untold = objects, !all
 	return out, nil
 }
 
@@ -163,7 +165,7 @@ func (p *Prepared) narrowing(j worker.Job, command []string) (policy.Narrowing, 
 		Limits: policy.Limits{Time: j.Work.Timeout}, Command: command}
 	for _, text := range j.Work.Deny {
 		if text == "" || strings.ContainsRune(text, 0) {
-			return n, fmt.Errorf("%w: a path to deny is empty, or holds a NUL", bourn.ErrInvalid)
+			return n, bourn.WithHint(fmt.Errorf("%w: a path to deny is empty, or holds a NUL", bourn.ErrInvalid), "name a path or a pattern")
 		}
 		n.Deny = append(n.Deny, at.denyFlag(text))
 	}
@@ -216,7 +218,7 @@ func (p *Prepared) startChildren(c *crew, id string, upgrade func(what string) (
 	prepare := h.Prepare
 	h.Prepare = func(ctx context.Context, run string, j worker.Job) (worker.Child, error) {
 		if j.Parent != id {
-			return nil, fmt.Errorf("%w: the work is another run's", bourn.ErrInternal)
+			return nil, bourn.WithHint(fmt.Errorf("%w: the work is another run's", bourn.ErrInternal), "start the run again")
 		}
 		return prepare(ctx, run, j)
 	}

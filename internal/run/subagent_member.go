@@ -25,7 +25,7 @@ func (h *Home) ServeMember(name bourn.AgentName, conn io.ReadWriteCloser) error 
 	return worker.Serve(context.Background(), conn, worker.Handler{Prepare: func(_ context.Context, id string, j worker.Job) (worker.Child, error) {
 		prof, _, err := h.Profile(name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", bourn.ErrDenied, err)
+			return nil, bourn.WithHint(fmt.Errorf("%w: %w", bourn.ErrDenied, err), "bourn agent perm show "+string(name)+" shows the profile")
 		}
 		if err := h.of(prof).mayWork(name, prof, j.Root.Path); err != nil {
 			return nil, err

@@ -47,7 +47,10 @@ func (p *Prepared) narrowed(id string, j worker.Job, command []string) (*Prepare
 	}
 	c := &Prepared{home: p.home, account: p.account, accountFrom: p.accountFrom, Profile: p.Profile, Digest: p.Digest, Boundaries: p.Boundaries,
 		Options: Options{Agent: p.Options.Agent, Command: command, Cwd: j.Root.Path, Presets: p.Options.Presets, Proposal: p.Options.Proposal, Watch: p.Options.Watch},
-		Request: req, links: p.links, believed: p.believed, origin: &origin{run: id, parent: j.Parent}, template: p.does()}
+		Request: req, links: p.links, believed: p.believed, origin: &origin{run: id, parent: j.Parent}, template: p.does(), known: p.objects()}
+	if err := c.inherit(j.Inherit); err != nil {
+		return nil, err
+	}
 	return c, c.inheritHosts(j.Inherit.Hosts)
 }
 
@@ -70,6 +73,7 @@ func (p *Prepared) plan(parent *Prepared) (err error) {
 	if err != nil {
 		return err
 	}
+	remembered = merged(remembered, p.known)
 	err = p.gather(sandbox.Options{Toolchains: h.toolchains(), Programs: h.programs(parent.Request.Command, parent.Options.Cwd),
 		LiveWrites: h.liveWrites, OtherWrites: p.others, Remembered: remembered, Projects: p.projects})
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 // has gone.
 func (p *Prepared) ServeTools(in io.Reader, out io.Writer, stderr *os.File) (Outcome, error) {
 	return p.actor(stderr, func(client *api.Client, r Report) error {
-		tools, err := upgrade(client, r.Run, r.Agent, "mcp")
+		tools, err := upgrade(client, r, "mcp")
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (p *Prepared) actor(stderr *os.File, serve func(*api.Client, Report) error)
 // ends with that. What keeps it from being connected is told.
 func (p *Prepared) connectActor(client *api.Client, r Report, actor net.Conn, crew *crew, serve func(), failed chan<- error) {
 	defer actor.Close()
-	to := func(what string) (net.Conn, error) { return upgrade(client, r.Run, r.Agent, what) }
+	to := func(what string) (net.Conn, error) { return upgrade(client, r, what) }
 	control, err := to("actor")
 	if err == nil {
 		if err = p.startChildren(crew, r.Run, to, func() { actor.Close() }); err != nil {
@@ -108,12 +108,16 @@ func (p *Prepared) connectActor(client *api.Client, r Report, actor net.Conn, cr
 	carrying.Wait()
 }
 
-// upgrade asks the control plane to take a connection over for a run.
-func upgrade(client *api.Client, id string, agent bourn.AgentName, what string) (net.Conn, error) {
+// upgrade asks the control plane to take a connection over for a run. One that works for
+// another says so: it is nobody's once that no longer waits for it, and then it is refused.
+func upgrade(client *api.Client, r Report, what string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), upgradeWithin)
 	defer cancel()
-	query := url.Values{"agent": {string(agent)}}
-	return client.Upgrade(ctx, "/v1/runs/"+url.PathEscape(id)+"/"+what+"?"+query.Encode(), "bourn-"+what)
+	query := url.Values{"agent": {string(r.Agent)}}
+	if r.Parent != "" {
+		query.Set("of", r.Parent)
+	}
+	return client.Upgrade(ctx, "/v1/runs/"+url.PathEscape(r.Run)+"/"+what+"?"+query.Encode(), "bourn-"+what)
 }
 
 // upgradeWithin is how long the control plane may take to take a connection over.

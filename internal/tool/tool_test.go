@@ -2,6 +2,8 @@ package tool_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -116,6 +118,19 @@ func TestTiers(t *testing.T) {
 		if a.Tool != tl.Name || a.Tier != tl.Tier || a.Mutates() == tl.ReadOnly() {
 			text, _ := json.Marshal(a)
 			t.Errorf("%s: %s", tl.Name, text)
+		}
+	}
+}
+
+// What was mistaken for the name of a variable may be its value: no error repeats it.
+func TestEnvIsNotQuoted(t *testing.T) {
+	for _, name := range []string{"hunter2 = x", "TOKEN=hunter2", "hunter2\n", "2hunter2"} {
+		input, err := json.Marshal(map[string]any{"command": "true", "env": map[string]string{name: "v"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := find(t, "shell_exec").Request(input); !errors.Is(err, bourn.ErrInvalid) || strings.Contains(fmt.Sprint(err, bourn.HintOf(err)), "hunter2") {
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 }

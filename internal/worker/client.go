@@ -204,6 +204,8 @@ func (c *Client) await(ctx context.Context, run string, w *waiting, started func
 		out(o.Stream, o.Bytes)
 		_ = c.channel.send(message{ID: run, Taken: true}) // it has gone: ended says so
 	}
+	// Beside what is taken: whoever is told may not listen, and it is to end all the same.
+	defer context.AfterFunc(ctx, func() { _ = c.channel.send(message{ID: run, End: true}) })()
 	done := ctx.Done()
 	var late <-chan time.Time
 	for {
@@ -222,7 +224,6 @@ func (c *Client) await(ctx context.Context, run string, w *waiting, started func
 			return e
 		case <-done:
 			done = nil
-			_ = c.channel.send(message{ID: run, End: true})
 			timer := time.NewTimer(giveUp)
 			defer timer.Stop()
 			late = timer.C

@@ -68,8 +68,20 @@ type Job struct {
 // Inherited is what a run is denied, for those who do its work under another profile. What
 // hard blocks close is not among it: they hold for every run.
 type Inherited struct {
-	Denies []Deny   `json:"denies,omitempty"`
-	Hosts  []string `json:"hosts,omitempty"`
+	Denies  []Deny   `json:"denies,omitempty"`
+	Hosts   []string `json:"hosts,omitempty"`
+	Objects []Object `json:"objects,omitempty"` // that were found for Denies and for hard blocks
+	Untold  bool     `json:"untold,omitempty"`  // these were too many: nobody else can be kept from them
+}
+
+// An Object is what a pattern denied, whatever it is called by now.
+type Object struct {
+	Pattern string `json:"pattern"`
+	Path    string `json:"path"` // where it was
+	Root    string `json:"root"` // which it has not left by a rename
+	Dev     uint64 `json:"dev"`
+	Ino     uint64 `json:"ino"`
+	Born    int64  `json:"born"` // nanoseconds since 1970
 }
 
 // A Deny closes a path or what a pattern matches.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"bourn"
 	"bourn/internal/workspace"
@@ -36,6 +37,12 @@ func (f fake) Run(ctx context.Context, started func(), out func(Stream, []byte))
 			out(Stderr, []byte("x"))
 			f.printed <- i
 		}
+		return Ended{}, ErrEnded
+	case "until":
+		for ctx.Err() == nil {
+			out(Stderr, []byte("x"))
+		}
+		f.printed <- 0
 		return Ended{}, ErrEnded
 	case "fail":
 		return Ended{}, bourn.WithHint(bourn.ErrDenied, "what to do")
@@ -188,6 +195,34 @@ func TestWorkerHoldsUp(t *testing.T) {
 		t.Errorf("%d more", n)
 	}
 	cancel()
+	close(held)
+	all.Wait()
+}
+
+// TestWorkerEndsUnheard: a child whose output nobody takes ends when it is to end, and not
+// only when somebody takes it.
+func TestWorkerEndsUnheard(t *testing.T) {
+	c, _, printed, _ := pair(t)
+	if err := c.Prepare(t.Context(), "1", task("until")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	held := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		_, err := c.Run(ctx, "1", func() {}, func(Stream, []byte) {
+			cancel()
+			<-held
+		})
+		if err == nil {
+			t.Error("it was not ended")
+		}
+	})
+	select {
+	case <-printed:
+	case <-time.After(10 * time.Second):
+		t.Error("it goes on while nobody takes what it prints")
+	}
 	close(held)
 	all.Wait()
 }

@@ -24,6 +24,9 @@ type Actor struct {
 	FoldCase bool     // the file system does not tell upper from lower case
 	Env      []string // of what is executed
 	Spill    string   // a directory for output that is too long to answer with; empty for none
+	// Sole: nothing else is in its pid namespace but what it starts and the first process. What
+	// a call leaves behind is ended in one step then, also where it goes on starting others.
+	Sole bool
 
 	family family
 	// moving is held for reading while files are put in their places, and for writing from the
@@ -41,7 +44,7 @@ func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &serving{actor: a, channel: newChannel(conn), rules: review.Invalid(errors.New("no rules were forwarded")),
 		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls), ended: make(chan error, 1)}
-	a.family.adopt()
+	a.family.adopt(a.Sole)
 	defer a.family.end()
 	defer s.settle(settleWithin)
 	defer conn.Close() // before waiting: a call may be sending to who no longer reads

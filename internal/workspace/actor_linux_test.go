@@ -90,6 +90,9 @@ func startActor(t testing.TB, a *Actor) (net.Conn, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
+	if a.Sole { // in a pid namespace of its own, and with a /proc of that
+		cmd = exec.Command("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", self)
+	}
 	cmd.Env = append(os.Environ(), actorVariable+"="+string(config))
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.Stderr = os.Stderr

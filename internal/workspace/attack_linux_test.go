@@ -37,7 +37,7 @@ func TestHeavy(t *testing.T) {
 		{"alternatives in classes", "invalid_glob", Request{Verb: Find, Path: "e", Glob: strings.Repeat("{[}],a}", 30) + "b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := withTimeout(t, 10*time.Second)
+			ctx, cancel := withTimeout(t, slower*10*time.Second)
 			defer cancel()
 			if err := o.askFor(ctx, c.r, nil, nil); reasonOf(err) != c.want {
 				t.Errorf("%v (%s); want %s", err, reasonOf(err), c.want)

@@ -12,8 +12,8 @@ import (
 // A family is empty where nothing is executed.
 type family struct{}
 
-func (*family) adopt() {}
-func (*family) end()   {}
+func (*family) adopt(bool) {}
+func (*family) end()       {}
 
 // do performs nothing: what an actor needs is Linux's.
 func (w *work) do(context.Context) (any, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -287,12 +288,32 @@ func TestExecReaps(t *testing.T) {
 
 // A program that starts itself anew in a session of its own, and goes, as fast as it can.
 func TestExecEndsARespawner(t *testing.T) {
+	needUserNamespaces(t)
 	dir := tempDir(t)
 	put(t, dir+"/again", "[ -e "+dir+"/stop ] && exit; setsid sh "+dir+"/again & exit 0\n")
 	defer os.WriteFile(dir+"/stop", nil, 0o600)
-	o := newOwner(t, dir)
+	o := newOwnerOf(t, &Actor{Version: "test", Cwd: dir, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir}, Sole: true})
 	o.run(Request{Command: "sh again; sleep 0.05"})
 	if n := named(o, "again"); n > 0 {
 		t.Errorf("%d are left", n)
+	}
+}
+
+// needUserNamespaces skips a test where an ordinary user has none.
+func needUserNamespaces(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("unshare", "--user", "--map-root-user", "true").CombinedOutput(); err != nil {
+		if strings.Contains(os.Getenv("BOURN_TEST_NEED"), "userns") {
+			t.Fatalf("%v: %s", err, out)
+		}
+		t.Skipf("the kernel lacks user namespaces: %s", out)
+	}
+}
+
+// TestSoleIsNotBelieved: where there are others, nothing ends them.
+func TestSoleIsNotBelieved(t *testing.T) {
+	var f family
+	if f.adopt(true); f.sole {
+		t.Fatal("among others, it takes itself for the only one")
 	}
 }

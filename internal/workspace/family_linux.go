@@ -27,11 +27,14 @@ type family struct {
 	mu       sync.Mutex
 	leaders  map[int]bool
 	adopting bool
+	sole     bool // see Actor.Sole
 }
 
-// adopt makes the process the parent of what its descendants leave behind.
-func (f *family) adopt() {
+// adopt makes the process the parent of what its descendants leave behind. Sole is believed
+// only where nobody else can be seen: on a host there is always somebody.
+func (f *family) adopt(sole bool) {
 	f.leaders = map[int]bool{}
+	f.sole = sole && nobodyElse()
 	f.adopting = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }
 
@@ -88,6 +91,9 @@ func (f *family) round(leader int, mark string, killed map[int]bool) int {
 	if f.adopting && others == 0 && !hasChildren() {
 		return 0
 	}
+	if f.sole && others == 0 {
+		return endAll()
+	}
 	all := processes()
 	n := 0
 	for _, p := range all.of(f, leader, mark) {
@@ -102,6 +108,32 @@ func (f *family) round(leader int, mark string, killed map[int]bool) int {
 		_ = unix.Kill(p.pid, unix.SIGKILL)
 	}
 	return n
+}
+
+// endAll kills everything else in the pid namespace but its first process, which kill(2) leaves
+// out, and reaps what is dead. It returns 1 where something is left. One step reaches all,
+// so that nothing is started meanwhile.
+func endAll() int {
+	_ = unix.Kill(-1, unix.SIGKILL)
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // there is no child
+			return 0
+		case pid == 0:
+			return 1
+		}
+	}
+}
+
+// nobodyElse reports whether nothing can be seen but this process and the namespace's first.
+func nobodyElse() bool {
+	all := processes()
+	delete(all, 1)
+	delete(all, os.Getpid())
+	_, err := os.Stat("/proc/1/stat")
+	return err == nil && len(all) == 0
 }
 
 // reap waits for what is dead and was adopted, while calls go on.
