@@ -90,6 +90,8 @@ func TestUnitCheck(t *testing.T) {
 		well += name + "=" + value + "\n"
 	}
 	holds(t, unitCheck([]byte(well)), run.Healthy, "lets the helper work")
+	holds(t, unitCheck([]byte(strings.Replace(well, "SystemCallFilter=", "SystemCallFilter=~", 1))), run.Healthy, "lets the helper work")
+	holds(t, unitCheck([]byte(strings.Replace(well, "SystemCallFilter=", "SystemCallFilter=~mount", 1))), run.Unhealthy, "SystemCallFilter=mount")
 	holds(t, unitCheck([]byte(strings.Replace(well, "ProtectClock=no", "ProtectClock=yes", 1))), run.Unhealthy, "ProtectClock=yes")
 	holds(t, unitCheck([]byte(strings.Replace(well, "SystemCallFilter=", "SystemCallFilter=read", 1))), run.Unhealthy, "SystemCallFilter=read")
 }
