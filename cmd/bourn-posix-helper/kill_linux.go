@@ -21,8 +21,9 @@ const (
 	killPause  = 10 * time.Millisecond
 )
 
-// turnWait is how long others who end processes are waited for.
-const turnWait = 20 * time.Second
+// turnWait is how long others who end processes are waited for. With this and the lock of the registry, no
+// helper takes more than 10 s, which is what the control plane waits.
+const turnWait = 3 * time.Second
 
 // prepareKill waits its turn.
 func prepareKill(o order) (func() error, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	lockWait  = 15 * time.Second
+	lockWait  = 2 * time.Second
 	lockPause = 20 * time.Millisecond
 	// newRegistry is where the registry is written before it takes its name. Under the lock it is only
 	// this process's; one that was left is of a helper that was ended.

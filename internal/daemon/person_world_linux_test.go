@@ -120,36 +120,40 @@ func onSharedHost[T testing.TB](t T, f func(t T)) {
 	t.Logf("\n%s", out)
 }
 
-var helperBuild struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// worldPrograms returns a directory with bourn, bournd and the helper as they are shipped.
-func worldPrograms(t testing.TB) string {
-	t.Helper()
-	bourn, daemon := runtest.Binary(t), runtest.Daemon(t)
-	helperBuild.once.Do(func() {
-		if helperBuild.dir, helperBuild.err = os.MkdirTemp("", "bourn-shared-"); helperBuild.err != nil {
-			return
-		}
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", helperBuild.dir+"/helper", "bourn/cmd/bourn-posix-helper")
+// worldBuilt are programs that are built for the world alone, once for the test process.
+var worldBuilt = sync.OnceValues(func() (all map[string][]byte, err error) {
+	dir, err := os.MkdirTemp("", "bourn-shared-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	all = map[string][]byte{}
+	for name, what := range map[string][]string{"helper": {"-s -w", "bourn/cmd/bourn-posix-helper"}, "another": {"-s -w -X main.version=another", "bourn/cmd/bourn"}} {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", what[0], "-o", filepath.Join(dir, name), what[1])
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			helperBuild.err = fmt.Errorf("%w: %s", err, out)
-			return
+			return nil, fmt.Errorf("%w: %s", err, out)
 		}
-		other := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=another", "-o", helperBuild.dir+"/another", "bourn/cmd/bourn")
-		other.Env = cmd.Env
-		if out, err := other.CombinedOutput(); err != nil {
-			helperBuild.err = fmt.Errorf("%w: %s", err, out)
-			return
+		if all[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+			return nil, err
 		}
-		helperBuild.err = errors.Join(os.Symlink(bourn, helperBuild.dir+"/bourn"), os.Symlink(daemon, helperBuild.dir+"/bournd"))
-	})
-	must(t, helperBuild.err)
-	return helperBuild.dir
+	}
+	return all, nil
+})
+
+// worldPrograms returns a directory with bourn, bournd and the helper as they are shipped, and a
+// bourn of another version.
+func worldPrograms(t testing.TB) string {
+	t.Helper()
+	built, err := worldBuilt()
+	must(t, err)
+	dir := t.TempDir()
+	for name, program := range built {
+		must(t, os.WriteFile(filepath.Join(dir, name), program, 0o600))
+	}
+	must(t, os.Symlink(runtest.Binary(t), filepath.Join(dir, "bourn")))
+	must(t, os.Symlink(runtest.Daemon(t), filepath.Join(dir, "bournd")))
+	return dir
 }
 
 func must(t testing.TB, err error) {
