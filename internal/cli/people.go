@@ -202,9 +202,10 @@ func (p *people) edit(e reform, s *posix.State) (head string, err error) {
 // given reports whether somebody has a number, or had one.
 func given(s posix.State) bool { return len(s.People)+len(s.Circles)+len(s.Tombstones) > 0 }
 
-// read reads what the host has.
-func (p *people) read(s posix.State) (posix.Host, error) {
+// read reads what the host has; shallow leaves out what lies in circles, which may be much.
+func (p *people) read(s posix.State, shallow bool) (posix.Host, error) {
 	paths := posix.HostPaths()
+	paths.Shallow = shallow
 	if p.root != "" {
 		paths.Root, paths.Proc, paths.Mounts = p.root, "", "" // what runs and is mounted here is not there
 	}
@@ -212,8 +213,10 @@ func (p *people) read(s posix.State) (posix.Host, error) {
 }
 
 // plan says what is missing on the host.
-func (p *people) plan(s posix.State) (synced, error) {
-	host, err := p.read(s)
+func (p *people) plan(s posix.State) (synced, error) { return p.planned(s, false) }
+
+func (p *people) planned(s posix.State, shallow bool) (synced, error) {
+	host, err := p.read(s, shallow)
 	if err != nil {
 		return synced{}, err
 	}
@@ -229,9 +232,20 @@ func (p *people) plan(s posix.State) (synced, error) {
 // nonNil is a list that is [] in JSON where it is empty.
 func nonNil[T any](list []T) []T { return append([]T{}, list...) }
 
-// perform does what is missing on the host.
+// perform does what is missing on the host. What does not need a look through circles is done
+// first: a leaver who left millions of files there has lost everything by then.
 func (p *people) perform(s posix.State) (synced, error) {
-	plan, err := p.plan(s)
+	first, err := p.performed(s, true)
+	if err != nil {
+		return first, err
+	}
+	rest, err := p.performed(s, false)
+	rest.Changes, rest.Left = append(first.Changes, rest.Changes...), append(first.Left, rest.Left...)
+	return rest, err
+}
+
+func (p *people) performed(s posix.State, shallow bool) (synced, error) {
+	plan, err := p.planned(s, shallow)
 	if err != nil {
 		return plan, err
 	}

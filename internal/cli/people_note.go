@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"bourn"
 	"bourn/internal/audit"
@@ -63,7 +65,10 @@ func noteAs(service uint32, n noting) error {
 		return err
 	}
 	// By that name the service executes what it could not reach by its path (proc_pid_exe(5)).
-	cmd := exec.Command("/proc/self/exe", "people", "note")
+	ctx, cancel := context.WithTimeout(context.Background(), noteWithin)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "people", "note")
+	cmd.WaitDelay = time.Second
 	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{}, bytes.NewReader(text)
 	account, err := user.LookupId(strconv.FormatUint(uint64(service), 10))
 	if err != nil {
@@ -74,13 +79,31 @@ func noteAs(service uint32, n noting) error {
 		return err
 	}
 	cmd.SysProcAttr = posix.AsUser(service, uint32(gid))
-	var out bytes.Buffer
-	cmd.Stderr = &out
+	out := &firstBytes{most: 4 << 10}
+	cmd.Stderr = out
 	if err := cmd.Run(); err != nil {
-		return bourn.WithHint(fmt.Errorf("%w: cannot note the change in %s: %w: %s", bourn.ErrUnavailable, audit.JournalPath(n.Home), err, bourn.Printable(firstLine(out.Bytes()))),
+		if ctx.Err() != nil {
+			err = fmt.Errorf("it took longer than %s", noteWithin)
+		}
+		return bourn.WithHint(fmt.Errorf("%w: cannot note the change in %s: %w: %s", bourn.ErrUnavailable, audit.JournalPath(n.Home), err, bourn.Printable(firstLine(out.kept))),
 			"nothing is given that is not noted: look what stands there, and whether it has room")
 	}
 	return nil
+}
+
+// noteWithin is how long writing an entry may take: the service may stop the process that does,
+// and must not keep anybody from being removed by that.
+const noteWithin = 5 * time.Second
+
+// firstBytes keeps the beginning of what is written.
+type firstBytes struct {
+	kept []byte
+	most int
+}
+
+func (f *firstBytes) Write(b []byte) (int, error) {
+	f.kept = append(f.kept, b[:min(len(b), f.most-len(f.kept))]...)
+	return len(b), nil
 }
 
 func firstLine(text []byte) string {

@@ -65,3 +65,36 @@ call shell_exec '{"command":": >escaped; echo out"}' >tools 2>&1; call spawn_sub
 		c.leaves()
 	})
 }
+
+// TestSubagentMoved: what is denied to the caller is not moved into what a subagent sees.
+func TestSubagentMoved(t *testing.T) {
+	controlled(t, func(t *testing.T, u *runtest.User) {
+		u.Mkdir(u.Path("a"))
+		u.Mkdir(u.Path("sub"))
+		u.Write("a/.env", "TOKEN=1\n")
+		create(t, u, "mur", "--write", ".", "--deny", "a/.env")
+		c := toolServer(t, u, "mcp", "serve", "--agent", "mur")
+		const task = "touch waits; until [ -e a ]; do sleep 0.01; done; cat a/.env"
+		for _, lists := range []fields{
+			{"root": "sub", "read": []string{u.Path("sub")}}, {"root": "sub", "write": []string{u.Path("sub")}},
+			{"root": "sub", "read": []string{u.Path("sub")}, "write": []string{}},
+		} {
+			says(t, c.job(task, lists), "denied", "could be moved there")
+		}
+		if _, err := os.Lstat(u.Path("sub/waits")); err == nil {
+			t.Fatal("one was started")
+		}
+		c.send(9, "tools/call", fields{"name": "spawn_subagent", "arguments": oneJob(task, fields{"root": "sub"})}.String())
+		within(t, "it waits", func() bool { _, err := os.Lstat(u.Path("sub/waits")); return err == nil })
+		if err := os.Rename(u.Path("a"), u.Path("sub/a")); err != nil {
+			t.Fatal(err)
+		}
+		out, err := c.out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, out, "Permission denied")
+		lacks(t, out, "TOKEN")
+		c.leaves()
+	})
+}

@@ -122,7 +122,7 @@ func (p *people) begin(ctx context.Context) error {
 }
 
 // helperWithin is how long the helper may take for what is no actor.
-const helperWithin = 10 * time.Second
+const helperWithin = 15 * time.Second
 
 // try has the helper look for a person whom nobody is: it says so if it could become one.
 func (p *people) try(ctx context.Context) error {

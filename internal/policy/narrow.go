@@ -48,7 +48,8 @@ type Narrowing struct {
 // A nil Read keeps all that the parent reads, which includes what it writes and the child
 // does not. A write grant gives reading, so an empty Read with a nil Write takes less than
 // it seems to. With a Root and a nil Write, the child writes below the Root alone,
-// and where presets let it.
+// and where presets let it; but where something denied could be moved below the Root while the
+// child runs, it writes what the parent does. With lists by which it could, it is refused.
 //
 // What presets grant stays beside every list, an empty one too, while the child runs the
 // parent's program: a program that cannot reach its own state or its model's hosts does not
@@ -71,6 +72,13 @@ func Narrow(parent *Request, n Narrowing) (*Request, error) {
 	w.checkPaths()
 	w.root(child)
 	child.Grants = w.grants()
+	if moved := w.moved(child.Grants); len(moved) > 0 && n.Root != "" && n.Write == nil && n.Read == nil {
+		w.wide = true
+		child.Grants = w.grants()
+	}
+	for _, m := range w.moved(child.Grants) {
+		w.isDenied(m.hint, "%s", m.text)
+	}
 	w.hosts(child)
 	child.Unix = w.unix()
 	child.Env = w.env(child.Cwd)
@@ -92,6 +100,7 @@ type narrower struct {
 	plan    *Plan // the parent's
 	n       Narrowing
 	same    bool    // the child runs the parent's program
+	wide    bool    // it writes what the parent does, though it has a root
 	held    []Grant // the parent's grants of paths that are in effect, with what each gives
 	invalid []string
 	denied  []string

@@ -100,7 +100,7 @@ func (w *narrower) writes(g Grant) bool {
 	switch {
 	case w.n.Write != nil:
 		return w.stays(g.From)
-	case w.n.Root == "", strings.HasPrefix(g.From, presetPrefix):
+	case w.n.Root == "", w.wide, strings.HasPrefix(g.From, presetPrefix):
 		return true
 	}
 	return under(g.Real, w.n.Root)

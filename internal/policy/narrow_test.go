@@ -37,7 +37,7 @@ func parentRequest() *Request {
 		preset(KindWrite, at("/home/u/.claude")), {Kind: KindRead, From: "flag", Fresh: true, Place: linked},
 	}, []Deny{
 		deny(at("/p/.env")), {Pattern: "/p/**/*.pem", From: "profile", Glob: true, Place: Place{Path: "/p/**/*.pem"},
-			Matches: []Place{at("/p/keys/a.pem")}, More: []Alias{{Place: at("/p/docs/hard"), Why: "a hard link"}}},
+			Matches: []Place{at("/p/a.pem")}, More: []Alias{{Place: at("/p/hard"), Why: "a hard link"}}},
 	})
 	req.Command, req.CwdName = []string{"claude", "-p"}, "/via"
 	req.Guarded = []Guarded{{Place: at("/p/.git/hooks"), Pins: []string{"/p/.git"}, Reason: "git runs it"}}
@@ -120,7 +120,7 @@ func TestNarrowRefuses(t *testing.T) {
 			[]string{"read /etc/shadow: protected", "read /z: not granted", "write /lore/x: granted for reading only", "connect evil.com: not granted", "env TOKEN"}, "ask a person"},
 		{"beside a grant", Narrowing{Write: []string{"/home/u/.claude.json"}}, bourn.ErrDenied, []string{"write /home/u/.claude.json: not granted"}, "write /home/u/.claude"},
 		{"what is denied", Narrowing{Read: []string{"/p/.env"}}, bourn.ErrDenied, []string{"read /p/.env: denied by /p/.env"}, "leave it out"},
-		{"what matches", Narrowing{Read: []string{"/p/keys/a.pem"}}, bourn.ErrDenied, []string{"denied by /p/keys/a.pem"}, ""},
+		{"what matches", Narrowing{Read: []string{"/p/a.pem"}}, bourn.ErrDenied, []string{"denied by /p/a.pem"}, ""},
 		{"what is guarded", Narrowing{Write: []string{"/p/.git/hooks"}}, bourn.ErrDenied, []string{"protected: git runs or obeys it"}, ""},
 		{"what would be guarded", Narrowing{Write: []string{"/p/sub/.git/hooks"}}, bourn.ErrDenied, []string{"protected: git runs or obeys it"}, ""},
 		{"a hard block", Narrowing{Write: []string{"/p/vendor/x"}}, bourn.ErrDenied, []string{"write /p/vendor/x: closed by protect /p/vendor"}, ""},
@@ -256,7 +256,7 @@ func TestNarrowRest(t *testing.T) {
 		}
 		denies = append(denies, text)
 	}
-	if diff := cmp.Diff([]string{"/p/.env profile placeholder", "/p/**/*.pem profile", "/p/keys/a.pem profile", "/p/docs/hard profile", "/p/proc default", "/p/sub/x subagent"}, denies); diff != "" {
+	if diff := cmp.Diff([]string{"/p/.env profile placeholder", "/p/**/*.pem profile", "/p/a.pem profile", "/p/hard profile", "/p/proc default", "/p/sub/x subagent"}, denies); diff != "" {
 		t.Error(diff)
 	}
 	for _, tools := range [][]string{{"files_*", "git_*"}, {"*"}, {"git_status*"}, {"shell_exec"}} {
@@ -402,5 +402,39 @@ func TestNarrowNamesSome(t *testing.T) {
 	_, err := Narrow(parentRequest(), n)
 	if !errors.Is(err, bourn.ErrDenied) || !strings.Contains(err.Error(), "read /nowhere/19: ") || strings.Contains(err.Error(), "/nowhere/20:") || !strings.HasSuffix(err.Error(), "; and 980 more") {
 		t.Errorf("%.3000v", err)
+	}
+}
+
+// What is denied to the parent cannot be moved into a mount of the child's: TestSubagentMoved
+// does it.
+func TestNarrowMoved(t *testing.T) {
+	parent := request([]Grant{grant(KindWrite, at("/p")), grant(KindRead, at("/lore"))},
+		[]Deny{deny(at("/p/x/a/.env")), deny(at("/p/.env")), deny(at("/lore/y/.env")), deny(at("/p/closed"))})
+	for _, c := range []struct {
+		name string
+		n    Narrowing
+		want []string // the child's grants, or nil: it is refused
+	}{
+		{"beside it", Narrowing{Root: "/p/sub"}, []string{"read /lore profile", "write /p profile", "write /p/sub subagent"}},
+		{"beside it, by name", Narrowing{Root: "/p/sub", Write: []string{"/p/sub"}}, nil},
+		{"beside it, to read", Narrowing{Root: "/p/sub", Read: []string{"/p/sub"}, Write: []string{}}, nil},
+		{"round it", Narrowing{Root: "/p/x"}, []string{"read /lore profile", "write /p profile", "write /p/x subagent"}},
+		{"round it, by name", Narrowing{Root: "/p/x", Write: []string{"/p/x"}}, nil}, // x/a goes to where the rest of /p is shown
+		{"round it alone", Narrowing{Root: "/p/x", Write: []string{"/p/x"}, Read: []string{}}, []string{"write /p/x subagent"}},
+		{"in the directory itself", Narrowing{Root: "/p/x/a", Write: []string{"/p/x/a"}}, []string{"read /lore profile", "read /p profile", "write /p/x/a subagent"}},
+		{"where nothing can be moved", Narrowing{Read: []string{"/lore/z"}, Write: []string{}}, []string{"read /lore/z subagent"}},
+		{"all", Narrowing{Root: "/p/sub", Write: []string{"/p"}}, []string{"read /lore profile", "write /p subagent"}},
+	} {
+		child, err := Narrow(parent, c.n)
+		switch {
+		case c.want == nil && (!errors.Is(err, bourn.ErrDenied) || !strings.Contains(err.Error(), "could be moved there")):
+			t.Errorf("%s: %v", c.name, err)
+		case c.want != nil && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.want != nil:
+			if d := cmp.Diff(c.want, lines(child.Grants)); d != "" {
+				t.Errorf("%s: %s", c.name, d)
+			}
+		}
 	}
 }
