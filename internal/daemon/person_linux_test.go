@@ -291,7 +291,7 @@ func newPeopleWork(t testing.TB) *peopleWork {
 func (w *peopleWork) start(person posix.Entry, agent bourn.AgentName) *personActor {
 	w.t.Helper()
 	home := w.registry.Home(person)
-	s := workspace.Spec{Version: "dev", Person: person.Name, Agent: agent, Dir: home, Run: newRunID(time.Now())}
+	s := workspace.Spec{Version: worldVersion(w.t), Person: person.Name, Agent: agent, Dir: home, Run: newRunID(time.Now())}
 	if agent != "" {
 		s.Profile = fmt.Appendf(nil, "version: 1\nagent: %s\nfilesystem: {write: [~/src]}\n", agent)
 	} else {
@@ -329,7 +329,7 @@ func TestPersonActorOf(t *testing.T) {
 		w := newPeopleWork(t)
 		ann, bob := worldPeople().People[0], worldPeople().People[1]
 		home := w.registry.Home(ann)
-		good := workspace.Spec{Version: "dev", Person: ann.Name, Agent: "", Dir: home, Run: newRunID(time.Now()), Write: []string{home}}
+		good := workspace.Spec{Version: worldVersion(t), Person: ann.Name, Agent: "", Dir: home, Run: newRunID(time.Now()), Write: []string{home}}
 		for name, change := range map[string]func(*workspace.Spec){
 			"another person":  func(s *workspace.Spec) { s.Person = bob.Name },
 			"a run's path":    func(s *workspace.Spec) { s.Run = "../../x" },
@@ -370,4 +370,12 @@ func TestHelperRunnerByHand(t *testing.T) {
 			t.Errorf("%s: %v %s", name, err, out)
 		}
 	}
+}
+
+// worldVersion is that of the programs in the world, which may be a release's.
+func worldVersion(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command(worldPrefix+"/bin/bourn", "--version").Output()
+	must(t, err)
+	return strings.TrimPrefix(strings.TrimSpace(string(out)), "bourn ")
 }

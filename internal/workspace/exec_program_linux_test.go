@@ -39,7 +39,7 @@ func copyOf(t testing.TB, program, at string) {
 // program that is blocked never runs. A script's interpreter has its path alone: one that is
 // blocked is ended, and never answered for.
 func TestExecSwapped(t *testing.T) {
-	tries := 1000
+	tries := 300
 	if testing.Short() {
 		tries = 50
 	}

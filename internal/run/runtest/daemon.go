@@ -22,12 +22,18 @@ var daemon struct {
 	err  error
 }
 
-// Accounts is Users, with an ordinary user who has an account.
+// OwnOnly reports whether tests that start a control plane do so as the test process's own user
+// alone: BOURN_TEST_USERS=own, where the tests are run as an ordinary user besides.
+func OwnOnly() bool { return os.Getenv("BOURN_TEST_USERS") == "own" }
+
+// Accounts is Users, with an ordinary user who has an account; see OwnOnly.
 func Accounts(t *testing.T, f func(t *testing.T, u *User)) {
 	t.Helper()
 	if os.Getuid() == 0 {
 		t.Run("root", func(t *testing.T) { f(t, NewUser(t, 0)) })
-		t.Run("user", func(t *testing.T) { f(t, NewUser(t, Nobody)) })
+		if !OwnOnly() {
+			t.Run("user", func(t *testing.T) { f(t, NewUser(t, Nobody)) })
+		}
 		return
 	}
 	_, err := user.LookupId(strconv.Itoa(os.Getuid()))
