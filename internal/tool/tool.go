@@ -68,12 +68,7 @@ func define[I, R any](t Tool, request func(I) (workspace.Request, error), text f
 	if err != nil {
 		panic(err) // a type of this package's own: a test makes every tool
 	}
-	for _, p := range schema.Properties {
-		// A slice may be null to the library; some clients know one type at a time.
-		if p.Types = slices.DeleteFunc(p.Types, func(k string) bool { return k == "null" }); len(p.Types) == 1 {
-			p.Type, p.Types = p.Types[0], nil
-		}
-	}
+	oneType(schema)
 	t.Input = schema
 	t.Request = func(input []byte) (workspace.Request, error) {
 		var in I
@@ -92,6 +87,21 @@ func define[I, R any](t Tool, request func(I) (workspace.Request, error), text f
 		return text(r), nil
 	}
 	return &t
+}
+
+// oneType gives every value in a schema one type: a slice may be null to the library, and some
+// clients know one type at a time.
+func oneType(schema *jsonschema.Schema) {
+	if schema == nil {
+		return
+	}
+	if schema.Types = slices.DeleteFunc(schema.Types, func(k string) bool { return k == "null" }); len(schema.Types) == 1 {
+		schema.Type, schema.Types = schema.Types[0], nil
+	}
+	for _, p := range schema.Properties {
+		oneType(p)
+	}
+	oneType(schema.Items)
 }
 
 // decode reads an input strictly. Its errors name what is wrong and quote nothing.

@@ -134,3 +134,16 @@ func TestEnvIsNotQuoted(t *testing.T) {
 		}
 	}
 }
+
+// TestOneType: no value of an input may be of several types, at any depth.
+func TestOneType(t *testing.T) {
+	for _, tl := range tool.All() {
+		text, err := json.Marshal(tl.Input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), `"null"`) || strings.Contains(string(text), `"type":[`) {
+			t.Errorf("%s: %s", tl.Name, text)
+		}
+	}
+}
