@@ -59,7 +59,7 @@ var dependencies = []dependency{
 	{"internal/run/difftest", 8, "", ""},
 	{"internal/run/agentstest", 8, "", ""},
 	{"internal/man", 7, "docs", "github.com/spf13/cobra github.com/spf13/pflag"},
-	{"internal/cli", 8, ". api internal/audit internal/daemon/instance internal/launch internal/man internal/operation internal/policy internal/posix internal/profile internal/review internal/run internal/skill internal/tool/tier internal/workspace", "github.com/spf13/cobra github.com/spf13/pflag"},
+	{"internal/cli", 8, ". api internal/audit internal/daemon/instance internal/launch internal/launch/terminal internal/man internal/operation internal/policy internal/posix internal/profile internal/review internal/run internal/skill internal/tool/tier internal/workspace", "github.com/spf13/cobra github.com/spf13/pflag"},
 	{"internal/daemon", 8, ". api internal/audit internal/daemon/instance internal/mcp internal/policy internal/posix internal/profile internal/review internal/skill internal/store internal/store/cluster internal/tool internal/worker internal/workspace", "github.com/danielgtaylor/huma/v2 github.com/danielgtaylor/huma/v2/adapters/humago github.com/go-json-experiment/json github.com/go-json-experiment/json/jsontext github.com/jackc/pgx/v5 github.com/prometheus/client_golang/prometheus github.com/prometheus/client_golang/prometheus/collectors github.com/prometheus/client_golang/prometheus/promhttp go.opentelemetry.io/otel/attribute go.opentelemetry.io/otel/codes go.opentelemetry.io/otel/propagation go.opentelemetry.io/otel/sdk/trace go.opentelemetry.io/otel/trace golang.org/x/net/netutil golang.org/x/sys/unix"},
 	{"cmd/bourn", 9, "internal/cli internal/launch", ""},
 	{"cmd/bourn-posix-helper", 9, ". internal/posix", "golang.org/x/sys/unix"},

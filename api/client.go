@@ -111,6 +111,12 @@ func (c *Client) RevokeDiagnosticsToken(ctx context.Context, id string) error {
 	return c.Do(ctx, "DELETE", "/v1/diagnostics-tokens/"+url.PathEscape(id), nil, nil)
 }
 
+// Share copies a person's file or directory into a circle.
+func (c *Client) Share(ctx context.Context, person string, q Share) (s Shared, err error) {
+	err = c.Do(ctx, http.MethodPost, "/v1/people/"+url.PathEscape(person)+"/share", q, &s)
+	return s, err
+}
+
 // AgentTokens asks for the agent tokens of who asks.
 func (c *Client) AgentTokens(ctx context.Context) (t AgentTokens, err error) {
 	return t, c.Do(ctx, "GET", "/v1/agent-tokens", nil, &t)

@@ -187,6 +187,22 @@ type DiagnosticsTokens struct {
 	Tokens []DiagnosticsToken `json:"tokens"`
 }
 
+// Share asks for a copy of a person's file or directory in the directory of a circle.
+type Share struct {
+	From   string `json:"from" minLength:"1" maxLength:"4096" doc:"relative to the person's home, or absolute"`
+	Circle string `json:"circle" minLength:"1" maxLength:"64" doc:"by its id"`
+	To     string `json:"to,omitempty" maxLength:"4096" doc:"in the circle's directory; without it, the name that it has"`
+	Agent  string `json:"agent,omitempty" maxLength:"64" doc:"the person's agent that does it; without one, the person"`
+}
+
+// Shared is what was copied into a circle.
+type Shared struct {
+	Path        string `json:"path"` // of the copy
+	Files       int    `json:"files"`
+	Directories int    `json:"directories"`
+	Bytes       int64  `json:"bytes"`
+}
+
 // NewAgentToken asks for a token with which a client asks for an agent's tools at /mcp.
 type NewAgentToken struct {
 	Name    string    `json:"name" minLength:"1" maxLength:"200"`

@@ -36,7 +36,7 @@ func (a *app) complain(cmd *cobra.Command, err error) {
 	f.Error.Code, f.Error.Message, f.Error.Hint = codeOf(err), sentence(err), hint(cmd, err)
 	if a.exit == 0 {
 		a.exit = f.Error.Code.ExitStatus()
-		if cmd.Name() == "run" {
+		if cmd.Name() == "run" || cmd.Name() == "exec" {
 			a.exit = exitNoRun // as env(1): nothing was started
 		}
 	}

@@ -88,6 +88,11 @@ var successes = []struct {
 	{"bourn db restore", []string{"db", "restore", "b.tar", "--replace", "--json"}},
 }
 
+// elsewhere are the commands whose JSON another test tries, and where.
+var elsewhere = map[string]string{
+	"bourn people share": "TestPeopleShare of internal/daemon, which makes a shared host",
+}
+
 // sharedHost are the files of a host with a person and a circle, of which nothing is made yet.
 var sharedHost = map[string]string{
 	"etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
@@ -166,7 +171,7 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	for _, command := range cli.Leaves() {
-		if !slices.Contains(done, command) {
+		if !slices.Contains(done, command) && elsewhere[command] == "" {
 			t.Errorf("%s is not tried", command)
 		}
 		line := append(strings.Fields(command)[1:], "--json", "--no-such-flag")

@@ -38,7 +38,7 @@ do, and does nothing. One that was interrupted goes on with bourn people sync.`,
   bourn people circle add sales
   bourn people circle join sales ann
   bourn people sync --dry-run`,
-	}, p.initCommand(), p.addCommand(), p.listCommand(), p.showCommand(), p.circleCommand(), p.syncCommand(), p.removeCommand(), p.noteCommand())
+	}, p.initCommand(), p.addCommand(), p.listCommand(), p.showCommand(), p.circleCommand(), p.syncCommand(), p.removeCommand(), p.execCommand(), p.shareCommand(), p.noteCommand())
 	cmd.PersistentFlags().StringVar(&p.root, "root", "", "work on the host whose files are below `DIR`, as for an image")
 	_ = cmd.MarkPersistentFlagDirname("root")
 	return cmd

@@ -12,6 +12,7 @@ import (
 // withoutJSON are the commands whose output is not bourn's to shape, each with the reason.
 var withoutJSON = map[string]string{
 	"bourn mcp serve":       "standard output is the client's",
+	"bourn people exec":     "its output is the command's",
 	"bourn run":             "its output is the command's; --report writes JSON",
 	"bourn audit export":    "it prints JSON lines",
 	"bourn db psql":         "its output is psql's",

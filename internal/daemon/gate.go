@@ -40,6 +40,7 @@ type gate struct {
 
 	policies *policies
 	ledgers  *ledgers
+	failing  failures // starts of hosts
 
 	mu    sync.Mutex
 	runs  map[runKey]*gatedRun
@@ -63,10 +64,11 @@ type gatedRun struct {
 
 	asked, answers *mcp.Budget // what its clients may have held: a run takes no other's
 
-	mu      sync.Mutex
-	from    *inForce // what rules was made of
-	rules   *review.Compiled
-	clients int
+	mu       sync.Mutex
+	from     *inForce // what rules was made of
+	rules    *review.Compiled
+	clients  int
+	attached int // commands that are executed for clients of their own
 }
 
 func newGate(c *control) *gate {
@@ -244,46 +246,13 @@ func (g *gate) call(ctx context.Context, run *gatedRun, t *tool.Tool, input []by
 	if err != nil {
 		return g.refused(ctx, entry, err)
 	}
-	action, err := request.Action()
+	allowed, noted, err := g.grant(ctx, run, t, request, &entry)
 	if err != nil {
-		return g.refused(ctx, entry, err)
-	}
-	entry.Digest, entry.Target = action.Digest(), summary(action)
-	rules, err := g.judged(run)
-	if err != nil {
-		return g.refused(ctx, entry, err)
-	}
-	if err := g.fenced(run, t); err != nil {
-		return g.refused(ctx, entry, err)
-	}
-	ruling, err := g.ruling(run.agent, t.Name, t.Tier)
-	if err != nil {
-		return g.refused(ctx, entry, err)
-	}
-	v := review.Judge(action, rules).And(ruling.Verdict())
-	entry.By, entry.Reason = decidedBy(v)
-	switch v.Outcome {
-	case bourn.Deny:
-		text, hint := why(run.agent, t.Name, v.Reasons[0])
-		return g.refused(ctx, entry, &workspace.Problem{Code: bourn.CodeDenied, Reason: entry.By, Text: text, Hint: hint})
-	case bourn.Ask:
-		text, hint := why(run.agent, t.Name, v.Reasons[0])
-		entry.Outcome = audit.Asked
-		return g.refused(ctx, entry, &workspace.Problem{Code: bourn.CodeParked, Reason: entry.By, Text: text, Hint: hint})
-	case bourn.Allow:
-	}
-	noted, err := g.begin(ctx, run, request, action, &entry)
-	if err != nil {
-		return g.refused(ctx, entry, err)
-	}
-	entry.Outcome = audit.Allowed
-	if err := g.control.log.Append(ctx, entry); err != nil {
-		noted.never()
 		return failed(entry, err)
 	}
 	began := time.Now()
 	var result workspace.Raw
-	err = g.perform(ctx, run, request, workspace.Review{Outcome: bourn.Allow, Action: action.Digest(), Rules: rules.Digest()}, &result, progress)
+	err = g.perform(ctx, run, request, allowed, &result, progress)
 	shown := noted.shows(result.JSON, err)
 	g.outcome(entry, time.Since(began), result.JSON, shown, err)
 	noted.ended(shown)
@@ -295,6 +264,57 @@ func (g *gate) call(ctx context.Context, run *gatedRun, t *tool.Tool, input []by
 		return failed(entry, err)
 	}
 	return mcp.Answer{Text: text, Entry: entry.ID}
+}
+
+// grant reviews a request of a tool's and logs what comes of that. Where it is allowed the
+// entry is in the log, and what was noted is to be ended; else nothing is to be done.
+func (g *gate) grant(ctx context.Context, run *gatedRun, t *tool.Tool, request workspace.Request, entry *audit.Entry) (workspace.Review, *doing, error) {
+	allowed, action, err := g.reviewed(run, t, request, entry)
+	var noted *doing
+	if err == nil {
+		noted, err = g.begin(ctx, run, request, action, entry)
+	}
+	if err != nil {
+		return workspace.Review{}, nil, g.refuse(ctx, *entry, err)
+	}
+	entry.Outcome = audit.Allowed
+	if err := g.control.log.Append(ctx, *entry); err != nil {
+		noted.never()
+		return workspace.Review{}, nil, err
+	}
+	return allowed, noted, nil
+}
+
+// reviewed judges a request of a tool's. One that is not allowed is an error.
+func (g *gate) reviewed(run *gatedRun, t *tool.Tool, request workspace.Request, entry *audit.Entry) (allowed workspace.Review, action bourn.Action, err error) {
+	if action, err = request.Action(); err != nil {
+		return allowed, action, err
+	}
+	entry.Digest, entry.Target = action.Digest(), summary(action)
+	rules, err := g.judged(run)
+	if err != nil {
+		return allowed, action, err
+	}
+	if err := g.fenced(run, t); err != nil {
+		return allowed, action, err
+	}
+	ruling, err := g.ruling(run.agent, t.Name, t.Tier)
+	if err != nil {
+		return allowed, action, err
+	}
+	v := review.Judge(action, rules).And(ruling.Verdict())
+	entry.By, entry.Reason = decidedBy(v)
+	switch v.Outcome {
+	case bourn.Deny:
+		text, hint := why(run.agent, t.Name, v.Reasons[0])
+		return allowed, action, &workspace.Problem{Code: bourn.CodeDenied, Reason: entry.By, Text: text, Hint: hint}
+	case bourn.Ask:
+		text, hint := why(run.agent, t.Name, v.Reasons[0])
+		entry.Outcome = audit.Asked
+		return allowed, action, &workspace.Problem{Code: bourn.CodeParked, Reason: entry.By, Text: text, Hint: hint}
+	case bourn.Allow:
+	}
+	return workspace.Review{Outcome: bourn.Allow, Action: action.Digest(), Rules: rules.Digest()}, action, nil
 }
 
 // outcome logs what became of an action. It was performed by then: nobody waits for its line,
@@ -343,8 +363,13 @@ func receipt(what string, result json.RawMessage, shown marks) json.RawMessage {
 	return kept
 }
 
-// refused logs a call that nothing was done for.
+// refused logs a call that nothing was done for, and answers it.
 func (g *gate) refused(ctx context.Context, entry audit.Entry, why error) mcp.Answer {
+	return failed(entry, g.refuse(ctx, entry, why))
+}
+
+// refuse logs what nothing was done for, and returns why, or that it cannot be logged.
+func (g *gate) refuse(ctx context.Context, entry audit.Entry, why error) error {
 	if entry.Outcome == "" {
 		entry.Outcome = audit.Denied
 	}
@@ -352,9 +377,9 @@ func (g *gate) refused(ctx context.Context, entry audit.Entry, why error) mcp.An
 		entry.Reason = why.Error()
 	}
 	if err := g.control.log.Refused(ctx, entry); err != nil {
-		return failed(entry, err)
+		return err
 	}
-	return failed(entry, why)
+	return why
 }
 
 func (g *gate) unsupported(ctx context.Context, run *gatedRun, name string) {

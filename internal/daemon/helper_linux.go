@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -370,7 +371,26 @@ func checkHelper(at string) error {
 	case fs.Flags&unix.ST_NOSUID != 0:
 		return unavailable("mount it without nosuid, or install Bourn elsewhere", fmt.Sprintf("the helper %s stands on a file system that is mounted nosuid", at))
 	}
-	return nil
+	return checkWay(at)
+}
+
+// checkWay looks at the directories above the helper. Who can put another program in its place
+// has the one process execute it that can become anybody.
+func checkWay(at string) error {
+	for dir := filepath.Dir(at); ; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if err := unix.Lstat(dir, &st); err != nil {
+			return unavailable("look at the directories above the helper", fmt.Sprintf("cannot look at %s: %v", dir, err))
+		}
+		sticky := st.Mode&unix.S_ISVTX != 0 && dir != filepath.Dir(at) // what is root's in it stays
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != 0 || st.Mode&0o022 != 0 && !sticky {
+			return unavailable("make each directory above it root's, and writable by nobody else; or install Bourn elsewhere",
+				fmt.Sprintf("others can exchange the helper %s: %s is of %d with mode %04o", at, dir, st.Uid, st.Mode&0o7777))
+		}
+		if dir == "/" {
+			return nil
+		}
+	}
 }
 
 // tryDirectly executes the helper from this process, and returns an error unless that gained

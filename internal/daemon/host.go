@@ -154,13 +154,46 @@ func (g *gate) runHost(ctx context.Context, h *host) {
 	h.err = err
 	close(h.ready)
 	if err != nil {
-		g.control.config.Log.Warn("an agent's tools cannot be started", "agent", string(h.key.agent), "error", err)
+		if more, say := g.failing.note(h.key.member, g.control.now()); say {
+			g.control.config.Log.Warn("an agent's tools cannot be started", "agent", string(h.key.agent), "error", err, "not_said", more)
+		}
 		return
 	}
 	select {
 	case <-ctx.Done():
 	case <-h.run.actor.Ended():
 	}
+}
+
+// failures are starts of hosts that failed, by member. Who has a token may cause any number:
+// of each member's one is said in failedEvery.
+type failures struct {
+	mu sync.Mutex
+	of map[store.MemberID]failing
+}
+
+type failing struct {
+	said time.Time
+	more int
+}
+
+const failedEvery = 10 * time.Second
+
+// note counts a failure. It reports whether it is to be said, and how many were not said before.
+func (f *failures) note(of store.MemberID, now time.Time) (more int, say bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last, had := f.of[of]
+	if had && now.Sub(last.said) < failedEvery {
+		last.more++
+		f.of[of] = last
+		return 0, false
+	}
+	if f.of == nil {
+		f.of = map[store.MemberID]failing{}
+	}
+	f.of[of] = failing{said: now}
+	return last.more, true
 }
 
 // A stopper is what a host runs as.

@@ -32,3 +32,20 @@ func TestHostIdle(t *testing.T) {
 		}
 	})
 }
+
+// A token whose agent's tools cannot be started does not fill the operators' log.
+func TestFailuresAreFew(t *testing.T) {
+	var f failures
+	ann, bob, now := someMember(1, "", -1, false, false).ID, someMember(2, "", -1, false, false).ID, time.Now()
+	for i := range 1000 {
+		if _, say := f.note(ann, now); say != (i == 0) {
+			t.Fatalf("failure %d: said is %v", i, say)
+		}
+	}
+	if more, say := f.note(bob, now); !say || more != 0 {
+		t.Errorf("another member's: %d %v", more, say)
+	}
+	if more, say := f.note(ann, now.Add(failedEvery)); !say || more != 999 {
+		t.Errorf("later: %d %v", more, say)
+	}
+}

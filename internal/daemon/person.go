@@ -13,6 +13,7 @@ import (
 
 	"bourn"
 	"bourn/api"
+	"bourn/internal/mcp"
 	"bourn/internal/posix"
 	"bourn/internal/store"
 	"bourn/internal/workspace"
@@ -37,6 +38,7 @@ type people struct {
 	synced   bool  // the members are as the registry has it
 	end      func(changed []change)
 	killing  map[string]chan struct{} // by user name: who is being ended; closed when that is over
+	budgets  map[store.MemberID]*mcp.Budget
 }
 
 // seen is a registry's file as it was last read.
@@ -122,7 +124,7 @@ func (p *people) begin(ctx context.Context) error {
 }
 
 // helperWithin is how long the helper may take for what is no actor.
-const helperWithin = 15 * time.Second
+const helperWithin = 10 * time.Second
 
 // try has the helper look for a person whom nobody is: it says so if it could become one.
 func (p *people) try(ctx context.Context) error {

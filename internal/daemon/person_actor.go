@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -59,7 +60,7 @@ func (g *gate) startPerson(ctx context.Context, h *host) (*personRun, error) {
 		return nil, err
 	}
 	r.run = &gatedRun{run: spec.Run, agent: h.key.agent, member: h.key.member, actor: r.actor.client, calls: make(chan struct{}, maxRunCalls),
-		asked: g.budget.Part(maxRunAsked), answers: mcp.NewBudget(maxRunAnswers)}
+		asked: c.people.asked(h.key.member, g.budget).Part(maxRunAsked), answers: mcp.NewBudget(maxRunAnswers)}
 	g.mu.Lock()
 	g.runs[runKey{h.key.member, spec.Run}] = r.run
 	g.mu.Unlock()
@@ -135,10 +136,28 @@ func (p *people) start(ctx context.Context, person posix.Entry, spec workspace.S
 	sent := workspace.WriteSpec(x.conn, spec)
 	stop()
 	a := &personActor{done: x.done, said: x.said, person: person}
-	if a.client, err = workspace.Dial(ctx, x.conn); err == nil {
+	if a.client, err = workspace.Dial(ctx, takingConn{x.conn, takenWithin}); err == nil {
 		return a, nil
 	}
 	return nil, a.whyNot(p, errors.Join(sent, err))
+}
+
+// takenWithin is how long a person's actor may take to take what it is sent. What a command of
+// its agent's has stopped would take nothing ever, while who asks has gone and what they sent
+// is kept.
+const takenWithin = 30 * time.Second
+
+// A takingConn is a connection that ends where the other side does not read.
+type takingConn struct {
+	net.Conn
+	within time.Duration
+}
+
+// Write implements net.Conn.
+func (c takingConn) Write(p []byte) (int, error) {
+	late := time.AfterFunc(c.within, func() { _ = c.Conn.Close() })
+	defer late.Stop()
+	return c.Conn.Write(p)
 }
 
 // whyNot says why an actor did not come up: the helper's reason, or what the launcher said. It
@@ -272,6 +291,23 @@ const (
 	maxPeopleHosts = 1024
 	maxPersonHosts = maxHosts
 )
+
+// maxPersonAsked is how many bytes of requests one person's agents may have held, however many
+// they are: calls that nobody answers keep no others' out.
+const maxPersonAsked = maxRunAsked
+
+// asked is the part of a budget that a person's agents share.
+func (p *people) asked(member store.MemberID, of *mcp.Budget) *mcp.Budget {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.budgets[member] == nil {
+		if p.budgets == nil {
+			p.budgets = map[store.MemberID]*mcp.Budget{}
+		}
+		p.budgets[member] = of.Part(maxPersonAsked)
+	}
+	return p.budgets[member]
+}
 
 // full reports whether no more hosts can be held ready for a member. The lock is held.
 func (g *gate) full(member store.MemberID) bool {

@@ -48,6 +48,7 @@ func TestSharedHostRefusals(t *testing.T) {
 				must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 				must(t, unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NOSUID, ""))
 			}, mend: func() { must(t, unix.Unmount(dir, 0)) }, says: HelperName + " stands on a file system that is mounted nosuid"},
+			{name: "anybody's directory", broken: func() { must(t, unix.Chmod(dir, 0o777)) }, mend: func() { must(t, unix.Chmod(dir, 0o755)) }, says: "others can exchange the helper"},
 			{name: "no_new_privs", through: []string{"setpriv", "--no-new-privs"}, says: "under no_new_privs"},
 			{name: "no capabilities", through: []string{"setpriv", "--bounding-set", "-setuid"}, says: "lacks CAP_SETUID"},
 		} {

@@ -44,6 +44,9 @@ func rosterChanges(members []store.Member, r posix.Registry) (all []rosterChange
 		e, isWanted := wanted[m.ID]
 		switch {
 		case m.UID == nil || isWanted && *m.UID == e.UID:
+		case *m.UID == 0 && isWanted:
+			// The person would become an administrator, and root nobody.
+			return nil, bourn.WithHint(fmt.Errorf("%w person %q: the member %s is root's", bourn.ErrDenied, e.ID, m.ID), "give the person another member: bourn people add --member, or leave it out")
 		case *m.UID == 0:
 			root = true
 			if want := (store.Member{ID: m.ID, Name: m.Name, Administrator: true, UID: m.UID}); m.Removed || !m.Administrator {

@@ -63,6 +63,10 @@ func TestRosterChanges(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
+	// Who is given root's member would be an administrator, and root nobody.
+	if got, err := rosterChanges([]store.Member{service, root}, posix.Registry{Range: posix.DefaultRange, People: []posix.Entry{entry(2, "ann", 66016, true)}}); err == nil {
+		t.Errorf("a person becomes root's member: %+v", got)
+	}
 	got, err := rosterChanges([]store.Member{service}, posix.Registry{Range: posix.DefaultRange})
 	if err != nil || len(got) != 1 || got[0].member.UID == nil || *got[0].member.UID != 0 || !got[0].member.Administrator {
 		t.Errorf("root is made no administrator: %+v %v", got, err)

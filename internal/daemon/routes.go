@@ -64,6 +64,7 @@ func (s *server) routes() {
 	s.receiptRoutes()
 	s.tokenRoutes()
 	s.agentTokenRoutes()
+	s.peopleRoutes()
 }
 
 func (s *server) boundariesRoutes() {

@@ -74,6 +74,7 @@ func newServer(c *control) *server {
 	mux.HandleFunc("GET /v1/runs/{run}/actor", s.serveActor)
 	mux.HandleFunc("GET /v1/runs/{run}/mcp", s.serveMCP)
 	mux.HandleFunc("GET /v1/runs/{run}/worker", s.serveWorker)
+	mux.HandleFunc("GET /v1/people/{person}/exec", s.serveExec)
 	mux.HandleFunc(mcpPath, s.serveMCPByHTTP)
 	mux.Handle("GET /metrics", s.measuredNow(s.metrics.handler()))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,8 @@ import (
 
 	"bourn"
 	"bourn/internal/review"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
 // On a shared host the control plane runs as a user of its own and touches nobody's file: an
@@ -39,14 +41,7 @@ func (h *Home) ServePerson(a PersonActor, sock, stderr *os.File) (Outcome, error
 	if !givenRun.MatchString(a.Run) { // it names a file
 		return Outcome{}, bourn.WithHint(fmt.Errorf("%w: that is no run's id", bourn.ErrInvalid), "the control plane starts this; by hand it is of no use")
 	}
-	if err := h.lay(a); err != nil {
-		return Outcome{}, err
-	}
-	o := Options{Agent: a.Agent, Cwd: a.Dir, Starting: true}
-	if a.Agent == "" {
-		o.Read, o.Write, o.wholeHome = a.Read, a.Write, true
-	}
-	p, err := h.Prepare(o)
+	p, err := h.prepareAs(a)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -58,11 +53,31 @@ func (h *Home) ServePerson(a PersonActor, sock, stderr *os.File) (Outcome, error
 	return p.Run(Streams{In: sock, Out: sock, Err: stderr}, nil, false)
 }
 
+// prepareAs plans the actor by what came with the order, and by nothing that came with another:
+// actors of one person start at once, and the hard blocks of one order may be older.
+func (h *Home) prepareAs(a PersonActor) (*Prepared, error) {
+	if err := h.Make(); err != nil {
+		return nil, err
+	}
+	unlock, err := lockedfile.MutexAt(filepath.Join(h.Dir, ".order.lock")).Lock()
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock what the control plane said: %w", err)
+	}
+	defer unlock()
+	if err := h.lay(a); err != nil {
+		return nil, err
+	}
+	o := Options{Agent: a.Agent, Cwd: a.Dir, Starting: true}
+	if a.Agent == "" {
+		o.Read, o.Write, o.wholeHome = a.Read, a.Write, true
+		// What somebody proposes in a circle keeps nobody else of it from what is theirs.
+		o.Proposal = NoProposal
+	}
+	return h.Prepare(o)
+}
+
 // lay puts what came with the order where a run looks for it.
 func (h *Home) lay(a PersonActor) error {
-	if err := h.Make(); err != nil {
-		return err
-	}
 	files := []struct {
 		name string
 		text []byte

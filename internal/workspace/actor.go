@@ -95,6 +95,7 @@ type serving struct {
 type running struct {
 	cancel context.CancelFunc
 	window chan struct{} // holds what may still be sent
+	input  *inlet        // of a command that is attached, else nil
 }
 
 // base is what paths in rules are relative to, on both sides of a channel.
@@ -145,6 +146,8 @@ func (s *serving) listen(ctx context.Context) {
 			s.cancel(m.ID)
 		case m.Taken:
 			s.taken(m.ID)
+		case m.Input != nil:
+			s.input(m.ID, *m.Input, m.blob)
 		}
 	}
 }
@@ -181,6 +184,9 @@ func (s *serving) start(ctx context.Context, id uint64, c call) func() {
 			r.window <- struct{}{}
 		}
 	}
+	if c.Request.Verb == Exec && c.Request.Attached {
+		r.input = newInlet(func() { _ = s.channel.send(message{ID: id, Taken: true}) })
+	}
 	s.running[id] = r
 	return func() {
 		result, err := s.perform(ctx, r, rules, id, c)
@@ -207,11 +213,12 @@ func (s *serving) perform(ctx context.Context, r *running, rules *review.Compile
 		}
 	}()
 	w := &work{actor: s.actor, rules: rules, review: c.Review, request: c.Request}
+	w.input = r.input
 	if c.Chunks {
-		w.chunk = func(b []byte) {
+		w.chunk = func(b []byte, errs bool) {
 			select {
 			case <-r.window:
-				_ = s.channel.send(message{ID: id, Chunk: true, blob: b})
+				_ = s.channel.send(message{ID: id, Chunk: true, Errs: errs, blob: b})
 			case <-ctx.Done():
 			}
 		}
@@ -226,6 +233,20 @@ func (s *serving) cancel(id uint64) {
 	r := s.running[id]
 	s.mu.Unlock()
 	if r != nil {
+		r.cancel()
+	}
+}
+
+// input hands a program what it reads, or the size of its terminal. More than may be on its
+// way ends the call.
+func (s *serving) input(id uint64, in input, b []byte) {
+	s.mu.Lock()
+	r := s.running[id]
+	s.mu.Unlock()
+	if r == nil || r.input == nil {
+		return // it has ended
+	}
+	if !r.input.put(in, b) {
 		r.cancel()
 	}
 }
@@ -276,7 +297,8 @@ type work struct {
 	rules   *review.Compiled
 	review  Review
 	request Request
-	chunk   func([]byte) // nil: nobody wants any
+	chunk   func(b []byte, errs bool) // nil: nobody wants any
+	input   *inlet                    // of a command that is attached, else nil
 }
 
 // perform judges the request, and does it.

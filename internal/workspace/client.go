@@ -30,8 +30,21 @@ type Client struct {
 // chunk that may be on its way.
 type waiting struct {
 	done   chan done
-	chunks chan []byte
-	blob   []byte // of the result, set before done
+	over   chan struct{} // closed with done
+	chunks chan printed
+	room   chan struct{} // holds what may still be sent for it to read
+	blob   []byte        // of the result, set before done
+}
+
+// printed is a piece of what a command prints.
+type printed struct {
+	bytes []byte
+	errs  bool
+}
+
+func (w *waiting) end(d done) {
+	w.done <- d
+	close(w.over)
 }
 
 // giveUp is how long an actor has to answer a cancelled call before it is given up whole.
@@ -88,7 +101,7 @@ func (c *Client) read() {
 		w := c.calls[m.ID]
 		if err == nil && m.Chunk && w != nil {
 			select {
-			case w.chunks <- m.blob:
+			case w.chunks <- printed{m.blob, m.Errs}:
 			default:
 				err = errors.New("more chunks than were asked for")
 			}
@@ -97,7 +110,7 @@ func (c *Client) read() {
 			c.failed = true
 			for id, w := range c.calls {
 				delete(c.calls, id)
-				w.done <- done{Problem: errGone}
+				w.end(done{Problem: errGone})
 			}
 			c.mu.Unlock()
 			_ = c.closer.Close()
@@ -106,7 +119,13 @@ func (c *Client) read() {
 		if m.Done != nil && w != nil {
 			delete(c.calls, m.ID)
 			w.blob = m.blob
-			w.done <- *m.Done
+			w.end(*m.Done)
+		}
+		if m.Taken && w != nil {
+			select {
+			case w.room <- struct{}{}:
+			default: // more than were sent
+			}
 		}
 		c.mu.Unlock()
 	}
@@ -127,11 +146,27 @@ func (c *Client) SetRules(document []byte) error {
 // waits, and nobody else does. When ctx ends the call is cancelled, and what it had begun is
 // ended before Do returns.
 func (c *Client) Do(ctx context.Context, r Request, review Review, result any, chunk func([]byte)) error {
-	w := &waiting{done: make(chan done, 1), chunks: make(chan []byte, window)}
+	id, w, err := c.begin(r, review, chunk != nil)
+	if err != nil {
+		return err
+	}
+	var out func([]byte, bool)
+	if chunk != nil {
+		out = func(b []byte, _ bool) { chunk(b) }
+	}
+	return c.finish(ctx, id, w, result, out)
+}
+
+// begin sends a call.
+func (c *Client) begin(r Request, review Review, chunks bool) (uint64, *waiting, error) {
+	w := &waiting{done: make(chan done, 1), over: make(chan struct{}), chunks: make(chan printed, window), room: make(chan struct{}, window)}
+	for range window {
+		w.room <- struct{}{}
+	}
 	c.mu.Lock()
 	if c.failed {
 		c.mu.Unlock()
-		return errGone
+		return 0, nil, errGone
 	}
 	c.next++
 	id := c.next
@@ -139,15 +174,20 @@ func (c *Client) Do(ctx context.Context, r Request, review Review, result any, c
 	c.mu.Unlock()
 	content := r.Content
 	r.Content = nil
-	if err := c.channel.send(message{ID: id, Call: &call{r, review, chunk != nil}, blob: content}); err != nil {
+	if err := c.channel.send(message{ID: id, Call: &call{r, review, chunks}, blob: content}); err != nil {
 		c.mu.Lock()
 		delete(c.calls, id)
 		c.mu.Unlock()
 		if bourn.CodeOf(err) == bourn.CodeInvalid {
-			return err
+			return 0, nil, err
 		}
-		return errGone
+		return 0, nil, errGone
 	}
+	return id, w, nil
+}
+
+// finish waits for what comes of a call.
+func (c *Client) finish(ctx context.Context, id uint64, w *waiting, result any, chunk func([]byte, bool)) error {
 	// Cancelled from beside, as this one may be in chunk.
 	stop := context.AfterFunc(ctx, func() { _ = c.channel.send(message{ID: id, Cancel: true}) })
 	defer stop()
@@ -168,21 +208,21 @@ func (c *Client) Do(ctx context.Context, r Request, review Review, result any, c
 }
 
 // await hands out chunks until the call is done.
-func (c *Client) await(ctx context.Context, id uint64, w *waiting, chunk func([]byte)) done {
+func (c *Client) await(ctx context.Context, id uint64, w *waiting, chunk func([]byte, bool)) done {
 	for {
 		select {
 		case b := <-w.chunks:
 			if ctx.Err() != nil || chunk == nil {
 				continue
 			}
-			chunk(b)
+			chunk(b.bytes, b.errs)
 			if err := c.channel.send(message{ID: id, Taken: true}); err != nil {
 				continue // it has gone: done says so
 			}
 		case d := <-w.done:
 			for len(w.chunks) > 0 {
 				if b := <-w.chunks; ctx.Err() == nil && chunk != nil {
-					chunk(b)
+					chunk(b.bytes, b.errs)
 				}
 			}
 			return d

@@ -30,6 +30,8 @@ func (w *work) do(ctx context.Context) (any, error) {
 		return w.move(ctx)
 	case Exec:
 		return w.exec(ctx)
+	case Share:
+		return w.share(ctx)
 	case Git:
 		return w.git(ctx)
 	case Delegate:

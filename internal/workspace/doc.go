@@ -8,6 +8,8 @@
 //	   │                                           │ the path of what was opened is judged;
 //	   │ ◀───────────── chunk 1 ─────────────────  │ output as it comes, 16 pieces ahead at most
 //	   │ ── taken 1 ─────────────────────────────▶ │ one more may come
+//	   │ ── input 1 ─────────────────────────────▶ │ what a command reads, 16 pieces ahead, and
+//	   │ ◀───────────── taken 1 ─────────────────  │ the size of its terminal; see Client.Attach
 //	   │ ── cancel 1 ────────────────────────────▶ │
 //	   │ ◀───────────── done 1: result, problem ─  │ exactly one for each call
 //	   ╳ the owner goes away                       ╳ so does the actor, with all it started
@@ -27,6 +29,10 @@
 // the file that was read, in one step, or is refused: a file that another program has
 // changed or swapped meanwhile is not overwritten. Links of /proc are not followed, and what
 // the kernel shows of a process is no file: the actor's own is its memory.
+//
+// What is shared is a copy that is the circle's, with its group and mode 0660, whole or not at
+// all. No link is followed on either side, nothing but files and directories is copied, and
+// nothing that is there is replaced. Each path in a directory that is shared is judged.
 //
 // A patch is applied whole or not at all. A call that ends, however it ends, has ended what
 // it had started: see family.

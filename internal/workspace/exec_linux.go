@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,7 @@ func (w *work) exec(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	pr := &program{path: "/bin/sh", argv: []string{"/bin/sh", "-c", r.Command}, env: env, dir: p, pty: r.Pty, timeout: r.Timeout}
+	pr := &program{path: "/bin/sh", argv: []string{"/bin/sh", "-c", r.Command}, env: env, dir: p, pty: r.Pty, size: r.Size, input: w.input, timeout: r.Timeout}
 	defer pr.close()
 	if err := w.choose(ctx, pr); err != nil {
 		return nil, err
@@ -168,6 +169,8 @@ type program struct {
 	env     []string
 	dir     *place
 	pty     bool
+	size    Size          // of the terminal
+	input   *inlet        // of one that is attached, else nil
 	alone   bool          // it can start no other program
 	timeout time.Duration // 0 for the actor's own
 
@@ -178,11 +181,8 @@ type program struct {
 
 // run runs a program in a session of its own, which ends with the call: with all that it
 // started, in other sessions too.
-func (w *work) run(ctx context.Context, pr *program, emit func([]byte)) (*ExecResult, error) {
-	limit := pr.timeout
-	if limit <= 0 || limit > maxExecTime {
-		limit = maxExecTime
-	}
+func (w *work) run(ctx context.Context, pr *program, emit func([]byte, bool)) (*ExecResult, error) {
+	limit := pr.limit()
 	var id [8]byte
 	rand.Read(id[:])
 	mark := hex.EncodeToString(id[:])
@@ -190,8 +190,8 @@ func (w *work) run(ctx context.Context, pr *program, emit func([]byte)) (*ExecRe
 	cmd.Env = append(append([]string{}, pr.env...), "PWD="+pr.dir.at, callVariable+"="+mark)
 	// The kernel ends it with the thread that has started it, which ends with the actor.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	s := &streams{out: output{dir: w.actor.Spill, emit: emit}, errs: output{dir: w.actor.Spill, emit: emit}}
-	if err := s.connect(cmd, pr.pty); err != nil {
+	s := newStreams(w.actor.Spill, pr.input, emit)
+	if err := s.connect(cmd, pr.pty, pr.size); err != nil {
 		s.close()
 		return nil, &Problem{Code: bourn.CodeUnavailable, Reason: "operation_failed", Text: fmt.Sprintf("cannot connect the command's output: %v", unwrapped(err))}
 	}
@@ -230,6 +230,17 @@ func (w *work) run(ctx context.Context, pr *program, emit func([]byte)) (*ExecRe
 	}
 	r.Stdout, r.Stderr, r.LeftOut = s.out.bytes(), s.errs.bytes(), s.out.left()+s.errs.left()
 	return r, r.ended(err)
+}
+
+// limit is how long a program may run. One that is attached ends with its owner.
+func (pr *program) limit() time.Duration {
+	switch {
+	case pr.input != nil && pr.timeout <= 0:
+		return math.MaxInt64
+	case pr.timeout <= 0 || pr.timeout > maxExecTime && pr.input == nil:
+		return maxExecTime
+	}
+	return pr.timeout
 }
 
 // ended sets how a program has ended.

@@ -317,3 +317,29 @@ func TestSoleIsNotBelieved(t *testing.T) {
 		t.Fatal("among others, it takes itself for the only one")
 	}
 }
+
+// TestActorIsNotTraced: what it executes cannot open the actor's memory or its descriptors, nor
+// trace it, and can do that with what it starts itself.
+func TestActorIsNotTraced(t *testing.T) {
+	needUserNamespaces(t)
+	dir := tempDir(t)
+	o := newOwnerOf(t, &Actor{Version: "test", Cwd: dir, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir}, Sole: true})
+	trace := `import ctypes, os, sys
+print(ctypes.CDLL(None, use_errno=True).ptrace(0x4206, int(sys.argv[1]), 0, 0), os.strerror(ctypes.get_errno()))`
+	put(t, dir+"/trace.py", trace)
+	// Without the capabilities that a namespace's root has, as in a seal.
+	plainly := func(command string) Request {
+		put(t, dir+"/do", command)
+		return Request{Command: "exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs sh do"}
+	}
+	for _, command := range []string{"cat /proc/$PPID/fd/3", "head -c 1 /proc/$PPID/mem", "python3 trace.py $PPID"} {
+		e := o.run(plainly(command))
+		if out := string(e.Stdout) + string(e.Stderr); !strings.Contains(out, "ermission denied") && !strings.Contains(out, "not permitted") {
+			t.Errorf("%s: %s", command, out)
+		}
+	}
+	e := o.run(plainly("sleep 60 & python3 trace.py $!; ls /proc/$!/fd >/dev/null && echo seen"))
+	if out := string(e.Stdout); !strings.HasPrefix(out, "0 ") || !strings.Contains(out, "seen") {
+		t.Errorf("its own child: %s%s", e.Stdout, e.Stderr)
+	}
+}

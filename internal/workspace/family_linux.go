@@ -35,6 +35,11 @@ type family struct {
 func (f *family) adopt(sole bool) {
 	f.leaders = map[int]bool{}
 	f.sole = sole && nobodyElse()
+	if f.sole {
+		// What it executes runs as the same user beside it, and would else trace it and judge in
+		// its place (PR_SET_DUMPABLE(2const)); an exec makes that program traceable again.
+		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	}
 	f.adopting = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }
 

@@ -340,7 +340,7 @@ func (w *work) pathProblem(at string, err error) error {
 		p.Code, p.Reason = bourn.CodeDenied, "permission_denied"
 		p.Hint = fmt.Sprintf("bourn explain %s %s says which line decides; the nearest directory that is there is %s", verb, at, nearest(at))
 	case errors.Is(err, fs.ErrExist):
-		p.Code, p.Reason = bourn.CodeConflict, "already_exists"
+		p.Code, p.Reason, p.Hint = bourn.CodeConflict, "already_exists", "give it a name that is free"
 	case errors.Is(err, unix.EXDEV):
 		p.Code, p.Reason = bourn.CodeInvalid, "invalid_path"
 		p.Hint = "the two are on different file systems, or granted apart: write the new one and delete the old"

@@ -27,6 +27,7 @@ const (
 	Move    Verb = "move"    // a path to another
 	Exec    Verb = "exec"    // a program or a shell's text
 	Git     Verb = "git"     // status or diff, with nothing of the repository executed
+	Share   Verb = "share"   // a copy of a file or a directory for a circle
 	// Delegate opens where jobs are to work; whoever starts them is not the actor.
 	Delegate Verb = "delegate"
 )
@@ -37,7 +38,7 @@ type Request struct {
 	Tool    string   `json:"tool"` // the governed tool that it came as
 	Verb    Verb     `json:"verb"`
 	Path    string   `json:"path,omitempty"` // as it was given; relative to the working directory
-	To      string   `json:"to,omitempty"`   // of a move
+	To      string   `json:"to,omitempty"`   // of a move or a share
 	Offset  int64    `json:"offset,omitempty"`
 	Limit   int64    `json:"limit,omitempty"`
 	Depth   int      `json:"depth,omitempty"`
@@ -52,6 +53,11 @@ type Request struct {
 	Cwd     string   `json:"cwd,omitempty"`
 	Env     []string `json:"env,omitempty"` // NAME=value, besides what the run has
 	Pty     bool     `json:"pty,omitempty"`
+	// Attached: what a command reads comes while it runs, and what it prints is handed out as
+	// it comes and not answered with. It ends with its call, and at no time of its own. Size is
+	// that of its terminal, with Pty.
+	Attached bool `json:"attached,omitempty"`
+	Size     Size `json:"size,omitzero"`
 	// Verifies: who asks says that the command verifies the work. It changes nothing here.
 	Verifies bool `json:"verifies,omitempty"`
 	// Timeout ends what is executed; 0 means the actor's own limit.
@@ -79,8 +85,10 @@ var verbs = map[Verb]struct {
 	Delete:  {bourn.TierWrite, []bourn.Operation{bourn.Delete}, nil},
 	// What is moved can be read afterwards where it has come to.
 	Move: {bourn.TierWrite, []bourn.Operation{bourn.Read, bourn.Delete}, []bourn.Operation{bourn.Write}},
-	Exec: {bourn.TierWrite, nil, nil}, // its command, see Action
-	Git:  {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
+	// What is shared is read here and written there; what is below a directory, see share.
+	Share: {bourn.TierWrite, []bourn.Operation{bourn.Read}, []bourn.Operation{bourn.Write}},
+	Exec:  {bourn.TierWrite, nil, nil}, // its command, see Action
+	Git:   {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
 
 	Delegate: {bourn.TierWrite, nil, nil}, // where its jobs work, see Action
 }

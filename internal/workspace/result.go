@@ -69,6 +69,15 @@ type WriteResult struct {
 	Bytes   int    `json:"bytes"`
 }
 
+// ShareResult says what was copied into a circle.
+type ShareResult struct {
+	Path        string `json:"path"` // of the copy
+	Files       int    `json:"files_shared"`
+	Directories int    `json:"directories"`
+	Bytes       int64  `json:"bytes"`
+	After       string `json:"after,omitempty"` // SHA-256 of a single file
+}
+
 // PatchResult says what a patch changed.
 type PatchResult struct {
 	Files []WriteResult `json:"files"`

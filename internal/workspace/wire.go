@@ -16,7 +16,7 @@ import (
 )
 
 // Protocol is the version of what both sides speak. An actor of another one is refused.
-const Protocol = 1
+const Protocol = 2
 
 // maxFrame is the longest frame, in bytes: a file that is written whole fits.
 const maxFrame = 24 << 20
@@ -52,8 +52,10 @@ type message struct {
 	Rules  *rules `json:"rules,omitempty"`
 	Call   *call  `json:"call,omitempty"`
 	Cancel bool   `json:"cancel,omitempty"`
-	Taken  bool   `json:"taken,omitempty"` // a chunk
+	Taken  bool   `json:"taken,omitempty"` // a chunk, or from an actor what a program reads
 	Chunk  bool   `json:"chunk,omitempty"` // which is the blob
+	Errs   bool   `json:"errs,omitempty"`  // it was printed to standard error
+	Input  *input `json:"input,omitempty"` // of a program; the blob is what it reads
 	Done   *done  `json:"done,omitempty"`
 
 	// blob is what stands behind the JSON: the content of a call's request or of its result,
@@ -78,6 +80,18 @@ type call struct {
 	Request Request `json:"request"`
 	Review  Review  `json:"review"`
 	Chunks  bool    `json:"chunks,omitempty"` // wanted
+}
+
+// input is what a program reads next, or the end of that, or the size of its terminal.
+type input struct {
+	End  bool  `json:"end,omitempty"`
+	Size *Size `json:"size,omitempty"`
+}
+
+// A Size is that of a terminal, in characters.
+type Size struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
 }
 
 type done struct {

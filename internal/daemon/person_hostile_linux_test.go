@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"bourn"
+	"bourn/internal/mcp"
+	"bourn/internal/workspace"
+
+	"golang.org/x/sys/unix"
+)
+
+// silent is an actor that greets and reads nothing from then on, as one that a command of its
+// agent's has stopped.
+func silent(t *testing.T) net.Conn {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	var ends [2]net.Conn
+	for i, fd := range pair {
+		f := os.NewFile(uintptr(fd), "actor")
+		ends[i], err = net.FileConn(f)
+		f.Close()
+		must(t, err)
+		t.Cleanup(func() { ends[i].Close() })
+	}
+	hello := fmt.Sprintf(`{"hello":{"protocol":%d,"version":"dev","pid":1,"cwd":"/","home":"/"}}`, workspace.Protocol)
+	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(hello))), 0, 0, 0, 0)
+	_, err = ends[1].Write(append(frame, hello...))
+	must(t, err)
+	return ends[0]
+}
+
+// TestActorTakesNothing: a call to an actor that does not read ends, and keeps nothing, whether
+// or not somebody waits for it.
+func TestActorTakesNothing(t *testing.T) {
+	client, err := workspace.Dial(t.Context(), takingConn{silent(t), 100 * time.Millisecond})
+	must(t, err)
+	defer client.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // who asked has gone
+	ended := make(chan error, 1)
+	go func() {
+		ended <- client.Do(ctx, workspace.Request{Tool: "files_write", Verb: workspace.Write, Path: "x", Content: make([]byte, 8<<20)}, workspace.Review{Outcome: bourn.Allow}, nil, nil)
+	}()
+	select {
+	case err := <-ended:
+		if problem := new(workspace.Problem); !errors.As(err, &problem) || problem.Reason != "actor_runtime_unavailable" {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the call waits for ever")
+	}
+	<-client.Ended()
+}
+
+// TestPersonBudget: however many agents a person has, together they hold no more than one part.
+func TestPersonBudget(t *testing.T) {
+	p, all := &people{}, mcp.NewBudget(maxAsked)
+	ann, bob := someMember(1, "", -1, false, false).ID, someMember(2, "", -1, false, false).ID
+	one, other, bobs := p.asked(ann, all), p.asked(ann, all), p.asked(bob, all)
+	if one != other || one == bobs {
+		t.Error("a person's agents have not one budget of their own")
+	}
+	if maxAsked < 4*maxPersonAsked {
+		t.Error("few persons hold what all have")
+	}
+}
+
+// TestCircleTraps: what somebody of a circle leaves in it keeps nobody else of it from having
+// their actor, and hangs none.
+func TestCircleTraps(t *testing.T) {
+	onSharedHost(t, func(t *testing.T) {
+		w := newPeopleWork(t)
+		must(t, os.Mkdir(salesDir+"/.bourn", 0o777))
+		put(t, salesDir+"/.bourn/profile.yaml", []byte("{"), bobUID, salesGID, 0)
+		for _, name := range []string{".git", ".gitmodules", ".envrc", ".mcp.json", "AGENTS.md"} {
+			must(t, unix.Mkfifo(salesDir+"/"+name, 0o660))
+			must(t, os.Chown(salesDir+"/"+name, bobUID, salesGID))
+		}
+		a := w.start(worldPeople().People[0], "")
+		defer a.client.Close()
+		if status, said := w.exec(a, "touch "+salesDir+"/mine"); status != 0 {
+			t.Errorf("the circle is not there: %d %s", status, said)
+		}
+	})
+}
