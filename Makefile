@@ -85,7 +85,7 @@ lint: ## staticcheck, errorlint, and switches that forget a case
 # The packages whose tests drive the production binary have nothing for it to see.
 race: build ## the tests that run in process under the race detector, where a C compiler is there
 	@if command -v cc >/dev/null 2>&1; then \
-	   set -x; CGO_ENABLED=1 $(GO) test -race $$($(GO) list $(PKG) | grep -Ev '^bourn(/internal/(run|cli)|/cmd/.*)?$$|^bourn/internal/run/'); \
+	   set -x; CGO_ENABLED=1 $(GO) test -race -short $$($(GO) list $(PKG) | grep -Ev '^bourn(/internal/(run|cli)|/cmd/.*)?$$|^bourn/internal/run/'); \
 	 else echo "race: skipped, no C compiler"; fi
 
 bench-test: ## the benchmark's own tests

@@ -84,6 +84,9 @@ func onSharedHost[T testing.TB](t T, f func(t T)) {
 		f(t)
 		return
 	}
+	if testing.Short() {
+		t.Skip("it drives the programs, in which the race detector sees nothing")
+	}
 	runtest.Need(t, "root", os.Getuid() == 0)
 	storetest.Need(t)
 	programs := worldPrograms(t)

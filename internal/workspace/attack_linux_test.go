@@ -15,6 +15,9 @@ import (
 
 // Requests that are short and would take hours, or more memory than there is.
 func TestHeavy(t *testing.T) {
+	if testing.Short() && slower > 1 {
+		t.Skip("it computes for long under the race detector")
+	}
 	dir := tempDir(t)
 	put(t, dir+"/newlines", strings.Repeat("\n", 7<<20))
 	put(t, dir+"/a", strings.Repeat("a", 8<<20))
