@@ -20,6 +20,7 @@ import (
 // controlled calls f as root and as an ordinary user with a control plane of their own.
 func controlled(t *testing.T, f func(t *testing.T, u *runtest.User)) {
 	t.Helper()
+	t.Parallel() // each has a home and a control plane of its own, and they wait for much
 	seals := canSeal(t)
 	t.Run("seals", func(t *testing.T) { runtest.Need(t, "userns", seals) })
 	uids := []int{os.Getuid()}

@@ -22,8 +22,8 @@ var daemon struct {
 	err  error
 }
 
-// OwnOnly reports whether tests that start a control plane do so as the test process's own user
-// alone: BOURN_TEST_USERS=own, where the tests are run as an ordinary user besides.
+// OwnOnly reports whether tests act as the test process's own user alone: BOURN_TEST_USERS=own,
+// where they are run as an ordinary user besides.
 func OwnOnly() bool { return os.Getenv("BOURN_TEST_USERS") == "own" }
 
 // Accounts is Users, with an ordinary user who has an account; see OwnOnly.

@@ -73,7 +73,7 @@ func Need(t testing.TB, feature string, has bool) {
 }
 
 // Users calls f as a subtest for each user that the test process can act as: itself,
-// and where it is root an ordinary user as well.
+// and where it is root an ordinary user as well; see OwnOnly.
 func Users(t *testing.T, f func(t *testing.T, u *User)) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -81,7 +81,9 @@ func Users(t *testing.T, f func(t *testing.T, u *User)) {
 		return
 	}
 	t.Run("root", func(t *testing.T) { f(t, NewUser(t, 0)) })
-	t.Run("user", func(t *testing.T) { f(t, NewUser(t, OrdinaryUID)) })
+	if !OwnOnly() {
+		t.Run("user", func(t *testing.T) { f(t, NewUser(t, OrdinaryUID)) })
+	}
 }
 
 // A User has a home and a place to work in, below a directory that every user can pass.
