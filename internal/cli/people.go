@@ -235,22 +235,20 @@ func nonNil[T any](list []T) []T { return append([]T{}, list...) }
 // perform does what is missing on the host. What does not need a look through circles is done
 // first: a leaver who left millions of files there has lost everything by then.
 func (p *people) perform(s posix.State) (synced, error) {
-	first, err := p.performed(s, true, nil)
+	first, err := p.performed(s, true)
 	if err != nil {
 		return first, err
 	}
-	rest, err := p.performed(s, false, first.Changes)
+	rest, err := p.performed(s, false)
 	rest.Changes, rest.Left = append(first.Changes, rest.Changes...), append(first.Left, rest.Left...)
 	return rest, err
 }
 
-// performed does what is missing, but for ending again what was ended: that may be on its way out.
-func (p *people) performed(s posix.State, shallow bool, before []posix.Change) (synced, error) {
+func (p *people) performed(s posix.State, shallow bool) (synced, error) {
 	plan, err := p.planned(s, shallow)
 	if err != nil {
 		return plan, err
 	}
-	plan.Changes = slices.DeleteFunc(plan.Changes, func(c posix.Change) bool { return c.Do == posix.Stop && slices.Contains(before, c) })
 	opts := posix.Options{Root: p.root, Sysusers: p.root == "", Registry: posix.RegistryPath, Stop: s.Range.EndProcesses}
 	if p.root != "" {
 		opts.Stop = func(uint32) error { return nil } // nobody runs anything there

@@ -88,11 +88,21 @@ func killHere(uid, shield uint32) error {
 // runningAs returns the processes that have a uid as real, effective or saved one, but for
 // those that have ended and for helpers.
 func runningAs(proc string, uid, helper uint32) ([]string, error) {
+	var found []string
+	err := eachStatus(proc, func(pid string, status []byte) {
+		if name, is := runs(status, uid, helper); is {
+			found = append(found, pid+" ("+bourn.Printable(name)+")")
+		}
+	})
+	return found, err
+}
+
+// eachStatus calls f with the status file of every process (proc_pid_status(5)).
+func eachStatus(proc string, f func(pid string, status []byte)) error {
 	dirs, err := os.ReadDir(proc)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var found []string
 	for _, d := range dirs {
 		if _, err := strconv.Atoi(d.Name()); err != nil {
 			continue
@@ -102,26 +112,41 @@ func runningAs(proc string, uid, helper uint32) ([]string, error) {
 			continue // it has ended
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if name, is := runs(status, uid, helper); is {
-			found = append(found, d.Name()+" ("+bourn.Printable(name)+")")
-		}
+		f(d.Name(), status)
 	}
-	return found, nil
+	return nil
 }
 
-// runs reports whether a status file is of a process that runs as uid, and its name. One whose
-// first thread has ended says that it is a zombie, and has more threads than one. A helper that ends
-// the user's processes has helper as real and saved uid, which nothing of a person's can have.
-func runs(status []byte, uid, helper uint32) (name string, is bool) {
+// statusFields returns the fields of a status file.
+func statusFields(status []byte) map[string][]string {
 	fields := map[string][]string{}
 	for line := range strings.Lines(string(status)) {
 		key, values, _ := strings.Cut(line, ":")
 		fields[key] = strings.Fields(values)
 	}
-	first := func(key string) string { return strings.Join(fields[key][:min(1, len(fields[key]))], "") }
-	if state, threads := first("State"), first("Threads"); (state == "Z" || state == "X") && (threads == "" || threads == "0" || threads == "1") {
+	return fields
+}
+
+// firstOf returns the first value of a field, "" for none.
+func firstOf(fields map[string][]string, key string) string {
+	return strings.Join(fields[key][:min(1, len(fields[key]))], "")
+}
+
+// ended reports whether a process has ended and is only waited for. One whose first thread has
+// ended says that it is a zombie, and has more threads than one.
+func ended(fields map[string][]string) bool {
+	state, threads := firstOf(fields, "State"), firstOf(fields, "Threads")
+	return (state == "Z" || state == "X") && (threads == "" || threads == "0" || threads == "1")
+}
+
+// runs reports whether a status file is of a process that runs as uid, and its name. A helper
+// that ends the user's processes has helper as real and saved uid, which nothing of a person's
+// can have.
+func runs(status []byte, uid, helper uint32) (name string, is bool) {
+	fields := statusFields(status)
+	if ended(fields) {
 		return "", false
 	}
 	ids := fields["Uid"]
@@ -130,7 +155,7 @@ func runs(status []byte, uid, helper uint32) (name string, is bool) {
 	}
 	for i, v := range ids {
 		if n, err := number(v); i < 3 && err == nil && n == uid {
-			return first("Name"), true
+			return firstOf(fields, "Name"), true
 		}
 	}
 	return "", false

@@ -223,3 +223,21 @@ func TestLook(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who has ended and is only waited for runs nothing: no plan ends them again.
+func TestRunningLeavesOutTheEnded(t *testing.T) {
+	proc := t.TempDir()
+	for pid, state := range map[string]string{"1": "S (sleeping)\nThreads:\t1", "2": "Z (zombie)\nThreads:\t1", "3": "Z (zombie)\nThreads:\t2"} {
+		if err := os.Mkdir(proc+"/"+pid, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text := "Name:\tx\nState:\t" + state + "\nUid:\t6601" + pid + "\t1\t1\t1\nGid:\t7\t7\t7\t7\nGroups:\t66001 \n"
+		if err := os.WriteFile(proc+"/"+pid+"/status", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := running(proc, DefaultRange)
+	if _, zombie := found[66012]; err != nil || zombie || len(found) != 2 {
+		t.Errorf("%v %v", found, err)
+	}
+}

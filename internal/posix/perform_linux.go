@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
@@ -266,25 +265,14 @@ func registryAt(dir int, name string) (Registry, error) {
 
 // running returns the groups of running processes by uid, of the uids within r.
 func running(proc string, r Range) (map[uint32][]uint32, error) {
-	dirs, err := os.ReadDir(proc)
-	if err != nil {
-		return nil, err
-	}
 	found := map[uint32][]uint32{}
-	for _, d := range dirs {
-		if _, err := strconv.Atoi(d.Name()); err != nil {
-			continue
-		}
-		status, err := os.ReadFile(path.Join(proc, d.Name(), "status"))
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-			continue // it has ended
-		}
-		if err != nil {
-			return nil, err
-		}
-		if uid, gids := credentials(status); r.contains(uid) {
+	err := eachStatus(proc, func(_ string, status []byte) {
+		if uid, gids := credentials(status); r.contains(uid) && !ended(statusFields(status)) {
 			found[uid] = append(found[uid], gids...)
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return found, nil
 }
