@@ -95,26 +95,33 @@ const actorWithin = 10 * time.Second
 
 // serveActor takes over a connection to a run's actor.
 func (s *server) serveActor(w http.ResponseWriter, r *http.Request) {
+	s.handedOver(w, r, "bourn-actor", func(key runKey, agent bourn.AgentName, child *childRun, conn net.Conn) {
+		s.tools.serve(&gatedRun{run: key.run, agent: agent, member: key.member, child: child, calls: make(chan struct{}, maxRunCalls)}, conn)
+	})
+}
+
+// handedOver takes over a connection to what a run's launcher started for it, and keeps it until
+// serve returns or the gate closes.
+func (s *server) handedOver(w http.ResponseWriter, r *http.Request, protocol string, serve func(runKey, bourn.AgentName, *childRun, net.Conn)) {
 	member, agent, err := s.launcher(r)
+	key := runKey{member, r.PathValue("run")}
+	var child *childRun
+	if err == nil {
+		child, err = s.tools.child(key, agent, r.URL.Query().Get("of"))
+	}
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	child, err := s.tools.child(runKey{member, r.PathValue("run")}, agent, r.URL.Query().Get("of"))
+	conn, err := takeOver(w, r, protocol)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	conn, err := takeOver(w, r, "bourn-actor")
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	run := &gatedRun{run: r.PathValue("run"), agent: agent, member: member, child: child, calls: make(chan struct{}, maxRunCalls)}
 	s.tools.all.Go(func() {
 		defer conn.Close()
 		defer context.AfterFunc(s.tools.ctx, func() { conn.Close() })()
-		s.tools.serve(run, conn)
+		serve(key, agent, child, conn)
 	})
 }
 
@@ -145,21 +152,27 @@ func (g *gate) serve(run *gatedRun, conn net.Conn) {
 
 // find waits for the actor of a run, which is coming up.
 func (g *gate) find(ctx context.Context, key runKey) (*gatedRun, error) {
+	return comesUp(ctx, g, "the run's actor", func() *gatedRun { return g.runs[key] })
+}
+
+// comesUp waits for what of a run is coming up: get, which is called with the lock held,
+// returns nil until it is there.
+func comesUp[T any](ctx context.Context, g *gate, what string, get func() *T) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, actorWithin)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		g.mu.Lock()
-		run := g.runs[key]
+		it := get()
 		g.mu.Unlock()
-		if run != nil {
-			return run, nil
+		if it != nil {
+			return it, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, bourn.WithHint(fmt.Errorf("%w: the run's actor is not there", bourn.ErrUnavailable), "start the run again")
+			return nil, bourn.WithHint(fmt.Errorf("%w: %s is not there", bourn.ErrUnavailable, what), "start the run again")
 		}
 	}
 }
@@ -253,9 +266,7 @@ func (g *gate) call(ctx context.Context, run *gatedRun, t *tool.Tool, input []by
 	began := time.Now()
 	var result workspace.Raw
 	err = g.perform(ctx, run, request, allowed, &result, progress)
-	shown := noted.shows(result.JSON, err)
-	g.outcome(entry, time.Since(began), result.JSON, shown, err)
-	noted.ended(shown)
+	g.ended(entry, noted, time.Since(began), result.JSON, err)
 	if err != nil {
 		return failed(entry, err)
 	}
@@ -315,6 +326,13 @@ func (g *gate) reviewed(run *gatedRun, t *tool.Tool, request workspace.Request, 
 	case bourn.Allow:
 	}
 	return workspace.Review{Outcome: bourn.Allow, Action: action.Digest(), Rules: rules.Digest()}, action, nil
+}
+
+// ended logs what became of what was granted, and ends what was noted of it.
+func (g *gate) ended(entry audit.Entry, noted *doing, took time.Duration, result json.RawMessage, err error) {
+	shown := noted.shows(result, err)
+	g.outcome(entry, took, result, shown, err)
+	noted.ended(shown)
 }
 
 // outcome logs what became of an action. It was performed by then: nobody waits for its line,

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
 
 	"bourn"
 	"bourn/internal/policy"
@@ -57,24 +56,7 @@ func newCrews() crews {
 
 // serveWorker takes over a connection to what starts a run's children.
 func (s *server) serveWorker(w http.ResponseWriter, r *http.Request) {
-	member, agent, err := s.launcher(r)
-	if err == nil {
-		_, err = s.tools.child(runKey{member, r.PathValue("run")}, agent, r.URL.Query().Get("of"))
-	}
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	conn, err := takeOver(w, r, "bourn-worker")
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	s.tools.all.Go(func() {
-		defer conn.Close()
-		defer context.AfterFunc(s.tools.ctx, func() { conn.Close() })()
-		s.tools.keepWorker(runKey{member, r.PathValue("run")}, conn)
-	})
+	s.handedOver(w, r, "bourn-worker", func(key runKey, _ bourn.AgentName, _ *childRun, conn net.Conn) { s.tools.keepWorker(key, conn) })
 }
 
 // keepWorker keeps what starts a run's children until it goes.
@@ -99,23 +81,7 @@ func (g *gate) keepWorker(key runKey, conn net.Conn) {
 
 // worker waits for what starts a run's children: it comes up with the run's actor.
 func (g *gate) worker(ctx context.Context, key runKey) (*worker.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, actorWithin)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		g.mu.Lock()
-		client := g.crews.workers[key]
-		g.mu.Unlock()
-		if client != nil {
-			return client, nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, bourn.WithHint(fmt.Errorf("%w: what starts the run's children is not there", bourn.ErrUnavailable), "start the run again")
-		}
-	}
+	return comesUp(ctx, g, "what starts the run's children", func() *worker.Client { return g.crews.workers[key] })
 }
 
 // child returns what is known of a run as a child of the run of, which is "" for none. One

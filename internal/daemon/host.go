@@ -70,7 +70,7 @@ func (s *server) serveMCPByHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	h, err := s.tools.host(r.Context(), token)
+	h, err := s.tools.host(r.Context(), hostKey{token.Member, token.Agent, token.Dir})
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -79,10 +79,9 @@ func (s *server) serveMCPByHTTP(w http.ResponseWriter, r *http.Request) {
 	h.handler.ServeHTTP(w, r)
 }
 
-// host returns the host that a token is for, and starts it where there is none. Unuse lets
-// it go.
-func (g *gate) host(ctx context.Context, t *store.AgentToken) (*host, error) {
-	key := hostKey{t.Member, t.Agent, t.Dir}
+// host returns the host of an agent in a directory, and starts it where there is none. Unuse
+// lets it go.
+func (g *gate) host(ctx context.Context, key hostKey) (*host, error) {
 	g.mu.Lock()
 	h := g.hosts[key]
 	if h == nil {

@@ -37,7 +37,7 @@ func (s *server) serveExec(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	h, err := s.tools.host(r.Context(), &store.AgentToken{Member: key.member, Agent: key.agent, Dir: key.dir})
+	h, err := s.tools.host(r.Context(), key)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -195,9 +195,7 @@ func (a *attachment) execute(ctx context.Context, gone func()) (result workspace
 		_ = a.conn.SetReadDeadline(time.Now()) // nothing more is wanted of the client
 		pumps.Wait()
 	}
-	shown := noted.shows(raw.JSON, err)
-	g.outcome(entry, time.Since(began), raw.JSON, shown, err)
-	noted.ended(shown)
+	g.ended(entry, noted, time.Since(began), raw.JSON, err)
 	if err == nil {
 		err = raw.Into(&result)
 	}

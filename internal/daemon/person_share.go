@@ -11,7 +11,6 @@ import (
 	"bourn/api"
 	"bourn/internal/audit"
 	"bourn/internal/posix"
-	"bourn/internal/store"
 	"bourn/internal/workspace"
 )
 
@@ -37,7 +36,7 @@ func (s *server) peopleRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		h, err := s.tools.host(ctx, &store.AgentToken{Member: key.member, Agent: key.agent, Dir: key.dir})
+		h, err := s.tools.host(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -74,9 +73,7 @@ func (g *gate) share(ctx context.Context, run *gatedRun, who string, request wor
 	began := time.Now()
 	var raw workspace.Raw
 	err = run.actor.Do(ctx, request, allowed, &raw, nil)
-	shown := noted.shows(raw.JSON, err)
-	g.outcome(entry, time.Since(began), raw.JSON, shown, err)
-	noted.ended(shown)
+	g.ended(entry, noted, time.Since(began), raw.JSON, err)
 	if err == nil {
 		err = raw.Into(&r)
 	}
