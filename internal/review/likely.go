@@ -11,26 +11,25 @@ import (
 // ${x:+TEXT} are TEXT, $(echo TEXT) prints TEXT. It is there to be matched, not to be
 // believed. The program's name is not guessed at.
 func likely(args []*syntax.Word, vars map[string]string) []word {
-	var all []word
+	all := newExpander(vars, len(args)+1)
 	changed := false
 	for i, arg := range args {
-		one, tooMany := words([]*syntax.Word{arg}, vars)
-		if tooMany {
+		from := len(all.out)
+		if !all.braces(arg) {
 			return nil
 		}
-		if i > 0 && len(one) == 1 && !one[0].known {
+		if one := all.out[from:]; i > 0 && len(one) == 1 && !one[0].known {
 			e := newExpander(vars, 1)
 			e.likely = true
 			if e.braces(arg) && says(e.out) {
-				one, changed = e.out, true
+				all.out, changed = append(all.out[:from], e.out...), true
 			}
 		}
-		all = append(all, one...)
 	}
 	if !changed {
 		return nil
 	}
-	return all
+	return all.out
 }
 
 // says reports whether words that were guessed say anything.

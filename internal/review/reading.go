@@ -15,8 +15,9 @@ import (
 //	  └── sh -c, eval, here-documents ◀──┘
 type reading struct {
 	parser  *syntax.Parser
-	fold    bool     // programs are found in whatever case they are written
-	texts   []string // the given one first
+	fold    bool            // programs are found in whatever case they are written
+	texts   []string        // the given one first
+	alone   map[string]bool // texts that were read with no parameters and nothing to read from
 	forms   []form
 	pipes   []string // normal forms of pipelines
 	unclear []string // why it cannot be told what is executed
@@ -133,6 +134,15 @@ func (r *reading) read(text, how string) {
 	defer r.leave()
 	if !r.enter() || !r.spend(len(text)) {
 		return
+	}
+	// Guesses about a command's other words say nothing new about a text among them.
+	if alone := r.depth > 1 && len(r.given) == 0 && r.stdin.kind == feedNone; alone && r.guesses > 0 && r.alone[text] {
+		return
+	} else if alone && r.guesses == 0 {
+		if r.alone == nil {
+			r.alone = map[string]bool{}
+		}
+		r.alone[text] = true
 	}
 	r.texts = append(r.texts, text)
 	if nesting(text) > maxNesting {

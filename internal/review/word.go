@@ -1,6 +1,7 @@
 package review
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -83,6 +84,10 @@ func words(args []*syntax.Word, vars map[string]string) (ws []word, tooMany bool
 
 // braces expands one word, braces first, as bash does.
 func (e *expander) braces(w *syntax.Word) bool {
+	if !slices.ContainsFunc(w.Parts, opensBrace) {
+		e.word(w.Parts)
+		return true
+	}
 	split := *w
 	if !syntax.SplitBraces(&split) {
 		e.word(w.Parts)
@@ -92,6 +97,11 @@ func (e *expander) braces(w *syntax.Word) bool {
 		e.word(parts)
 	}
 	return e.left > 0
+}
+
+func opensBrace(part syntax.WordPart) bool {
+	lit, ok := part.(*syntax.Lit)
+	return ok && strings.Contains(lit.Value, "{")
 }
 
 // alternatives returns every reading of parts with braces. A sequence is left as its first
