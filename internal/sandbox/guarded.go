@@ -372,7 +372,9 @@ func (g *gatherer) guardedLinks() error {
 			}
 			g.req.Guarded[i].Hidden = !found.Complete()
 			for _, in := range found.Objects {
-				add(in.ID(), o)
+				if g.reaches(o, in.Path) {
+					add(in.ID(), o)
+				}
 			}
 		case o.Nlink > 1:
 			add(survey.ID(o.Object), o)
@@ -393,13 +395,33 @@ func (g *gatherer) guardedLinks() error {
 	}
 	for _, o := range found.Objects {
 		first, ok := of[o.ID()]
-		if !ok || slices.ContainsFunc(g.req.Guarded, func(have policy.Guarded) bool { return !have.Link && policy.Under(o.Path, have.Real) }) {
+		if !ok || slices.ContainsFunc(g.req.Guarded, func(have policy.Guarded) bool { return !have.Link && g.reaches(have, o.Path) }) {
 			continue
 		}
 		g.req.Guarded = append(g.req.Guarded, policy.Guarded{Place: place(o.Path), Name: policy.Object(o.ID()),
 			Reason: "a hard link of what is at " + first.Path + ": " + first.Reason})
 	}
 	return nil
+}
+
+// reaches reports whether a guard is one for what stands at a path. A symlink may make a
+// directory guarded that is a grant to write, or lies above one: what that grant shows stays
+// writable, and is guarded by its own names.
+func (g *gatherer) reaches(o policy.Guarded, at string) bool {
+	if !policy.Under(at, o.Real) {
+		return false
+	}
+	shown := false // at, by a grant that the directory does not lie in
+	for _, gr := range g.req.Grants {
+		if gr.Kind != policy.KindWrite || !gr.Exists || gr.Err != "" || gr.Foul != "" || g.req.Refused(gr) != "" {
+			continue
+		}
+		if gr.Real != o.Real && policy.Under(o.Real, gr.Real) {
+			return true
+		}
+		shown = shown || o.Dir && policy.Under(gr.Real, o.Real) && policy.Under(at, gr.Real)
+	}
+	return !shown
 }
 
 // above returns the existing directories between a grant and a path in it, outermost

@@ -60,13 +60,17 @@ func (o *oracle) place(p string) string {
 }
 
 func (o *oracle) deny() {
-	unfound := map[string]bool{}                  // closed as a match in a directory that hides it, by no name of its own
-	o.closed = append(o.closed, o.abs(o.t.Bourn)) // other agents' authority
+	known := map[string]bool{} // closed, and whoever plans has its name
+	shut := func(at string, named bool) {
+		o.closed = append(o.closed, at)
+		known[at] = known[at] || named
+	}
+	shut(o.abs(o.t.Bourn), true) // other agents' authority
 	shown := o.asked()
 	for _, d := range o.t.Deny {
 		if !d.Glob {
 			if at := o.place(o.abs(d.Text)); at != "" {
-				o.closed = append(o.closed, at)
+				shut(at, true)
 			}
 			continue
 		}
@@ -76,7 +80,7 @@ func (o *oracle) deny() {
 		switch real := o.place(word); {
 		case real == "":
 		case real == word:
-			o.closed = append(o.closed, word)
+			shut(word, true)
 		case !matchGlob(pattern, real) && slices.ContainsFunc(shown, func(g string) bool { return under(real, g) || under(g, real) }):
 			// Through a link to what is shown, and a pattern follows none: the report must say so.
 			o.through = append(o.through, d.Text)
@@ -92,24 +96,42 @@ func (o *oracle) deny() {
 				if o.kind(at) == "dir" {
 					matched = append(matched, at)
 				}
-				unfound[at] = !slices.Contains(o.closed, at)
+				named := above || o.named(pattern, at, shown)
 				switch real := o.place(at); {
-				case o.kind(at) == "link" && o.hiddenIn(at, o.hiding): // nobody sees that it leads elsewhere
+				case o.kind(at) == "link" && !named && o.hiddenIn(at, o.hiding): // nobody sees that it leads elsewhere
 				case real != "":
-					o.closed = append(o.closed, real)
+					shut(real, named || real != at)
 				case o.kind(at) != "link": // where it cannot be searched for, the directory is closed
-					o.closed = append(o.closed, at)
+					shut(at, false)
 				}
 			}
 		}
 	}
 	for _, at := range o.paths() {
 		for _, c := range o.closed {
-			if under(at, c) && o.kind(at) != "dir" && !(o.hidden(at, c) && slices.Contains(o.unread, c)) && !(unfound[c] && o.hiddenIn(at, o.hiding)) {
+			if under(at, c) && o.kind(at) != "dir" && !(o.hidden(at, c) && slices.Contains(o.unread, c)) && (known[c] || !o.hiddenIn(at, o.hiding)) {
 				o.objects[o.object(at)] = true
 			}
 		}
 	}
+}
+
+// named reports whether whoever plans comes to a pattern's match: each directory on the
+// way from what is shown can be listed, or be passed where the pattern says the next name
+// outright.
+func (o *oracle) named(pattern, at string, shown []string) bool {
+	if o.root {
+		return true
+	}
+	parts := strings.Split(pattern, "/")
+	for dir := path.Dir(at); underAny(dir, shown); dir = path.Dir(dir) {
+		depth := strings.Count(dir, "/") + 1 // of the name in it
+		said := depth < len(parts) && !slices.Contains(parts[:depth], "**") && outright(parts[depth])
+		if mode := o.mode(dir); mode&0o100 == 0 || mode&0o400 == 0 && !said {
+			return false
+		}
+	}
+	return true
 }
 
 // above lists the base and the directories above it but the root, outermost first.
@@ -224,7 +246,7 @@ func leadsOn(pat, parts []string) bool {
 func (o *oracle) rebased(cwd, text string) string {
 	parts := strings.Split(text, "/")
 	dir := cwd
-	for len(parts) > 1 && !strings.ContainsAny(strings.NewReplacer(`\*`, "", `\?`, "", `\[`, "", `\{`, "").Replace(parts[0]), "*?[{") {
+	for len(parts) > 1 && outright(parts[0]) {
 		dir += "/" + unescape(parts[0])
 		parts = parts[1:]
 	}
@@ -232,6 +254,11 @@ func (o *oracle) rebased(cwd, text string) string {
 		dir = r.real
 	}
 	return escape(dir) + "/" + strings.Join(parts, "/")
+}
+
+// outright reports whether a component of a pattern is a name.
+func outright(part string) bool {
+	return !strings.ContainsAny(strings.NewReplacer(`\*`, "", `\?`, "", `\[`, "", `\{`, "").Replace(part), "*?[{")
 }
 
 func unescape(s string) string {
@@ -355,10 +382,11 @@ func (o *oracle) guard() {
 			}
 		}
 	}
-	// The other names of guarded files, where they can be found. In a guarded directory they
-	// are what it is, with no item of their own.
+	// The other names of guarded files, where they can be found. What a guarded directory
+	// reaches is what it is, with no item of its own.
 	for _, at := range o.paths() {
-		if !slices.Contains(g.files, o.object(at)) || o.kind(at) != "file" || underAny(at, g.dirs) {
+		reached := slices.ContainsFunc(g.dirs, func(dir string) bool { return g.reaches(dir, at) })
+		if !slices.Contains(g.files, o.object(at)) || o.kind(at) != "file" || reached {
 			continue
 		}
 		for _, root := range o.writes {
@@ -394,7 +422,7 @@ func (o *oracle) reachable(at string) bool { return o.place(at) == at }
 type guards struct {
 	*oracle
 	files   []string // objects
-	dirs    []string // real, those included that stay writable since they are granted themselves
+	dirs    []string // real
 	special []string
 }
 
@@ -438,7 +466,7 @@ func (g *guards) add(root, at, pinned string, linked bool) {
 		g.dirs = append(g.dirs, r.real)
 	}
 	for _, in := range g.paths() { // a guarded directory guards all its files, by their other names too
-		if g.kind(r.real) == "dir" && in != r.real && under(in, r.real) && g.kind(in) == "file" && !g.hidden(in, r.real) {
+		if g.kind(r.real) == "dir" && in != r.real && g.reaches(r.real, in) && g.kind(in) == "file" && !g.hidden(in, r.real) {
 			g.files = append(g.files, g.object(in))
 		}
 	}
@@ -466,6 +494,14 @@ func (g *guards) add(root, at, pinned string, linked bool) {
 	for dir := path.Dir(at); dir != root && under(dir, pinned); dir = path.Dir(dir) {
 		g.pins[dir] = g.pins[dir] || !linked
 	}
+}
+
+// reaches reports whether what stands at a path is guarded with a directory: not what a
+// grant to write shows that is the directory, or lies below it and in no other grant.
+func (g *guards) reaches(dir, at string) bool {
+	within := func(w string) bool { return w != dir && under(dir, w) }
+	own := func(w string) bool { return under(w, dir) && under(at, w) }
+	return under(at, dir) && (slices.ContainsFunc(g.writes, within) || !slices.ContainsFunc(g.writes, own))
 }
 
 func (g *guards) project(root, dir string) {

@@ -528,11 +528,16 @@ func read(t target) (r result) {
 	case unix.S_IFDIR:
 		r.Content = "d"
 		buf := make([]byte, 16384)
-		n, err := unix.ReadDirent(fd, buf)
-		if err != nil {
-			return result{Errno: number(err)}
+		for { // a signal, as Go's own to a thread, makes one call end before the last entry
+			n, err := unix.ReadDirent(fd, buf)
+			if err != nil {
+				return result{Errno: number(err)}
+			}
+			if n == 0 {
+				break
+			}
+			_, _, r.Names = unix.ParseDirent(buf[:n], -1, r.Names)
 		}
-		_, _, r.Names = unix.ParseDirent(buf[:n], -1, nil)
 		sort.Strings(r.Names)
 	default:
 		r.Content = "o"
