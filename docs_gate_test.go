@@ -18,7 +18,9 @@ var inputs = map[string]string{
 	"files_inspect": `{"path":"PATH"}`, "files_search": `{"path":"PATH","query":"x"}`,
 	"files_write": `{"path":"PATH","content":"x"}`, "files_edit": `{"path":"PATH","old":"x","new":"y"}`,
 	"files_delete": `{"path":"PATH"}`, "files_move": `{"from":"FROM","to":"TO"}`,
-	"shell_exec": `{"command":"true","cwd":"CWD"}`, "git_status": `{"path":"PATH"}`, "git_diff": `{"path":"PATH"}`, "whoami": `{}`,
+	"shell_exec": `{"command":"true","cwd":"CWD"}`, "git_status": `{"path":"PATH"}`, "git_diff": `{"path":"PATH"}`, "whoami": `{}`, "records_query": `{"sql":"select 1"}`,
+	"records_list": `{}`, "records_get": `{"id":"x"}`, "records_create": `{"collection":"x","body":{}}`, "records_update": `{"id":"x","body":{}}`, "records_delete": `{"id":"x"}`,
+	"tasks_list": `{}`, "tasks_create": `{"title":"x"}`, "tasks_update": `{"id":"x","status":"done"}`,
 	"spawn_subagent": `{"task":"x","root":"ROOT"}`, "parallel_jobs": `{"tasks":[{"task":"x","root":"ROOT"}]}`,
 	"files_patch": `{"patch":"diff --git a/CHANGED b/CHANGED\n--- a/CHANGED\n+++ b/CHANGED\n@@ -1 +1 @@\n-x\n+y\n` +
 		`diff --git a/GONE b/GONE\ndeleted file mode 100644\n--- a/GONE\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n` +
@@ -82,7 +84,11 @@ func TestGatePage(t *testing.T) {
 			seen[target.Operation] = true
 		}
 		seen[bourn.Execute] = seen[bourn.Execute] || action.Command != nil
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", one.Name, list(one.Input.PropertyOrder), one.Tier, judged(t, action))
+		by := judged(t, action)
+		if request.Verb.OfRecords() {
+			by = "by the database, as the member"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", one.Name, list(one.Input.PropertyOrder), one.Tier, by)
 	}
 	for _, o := range bourn.Operations() {
 		if !seen[o] {

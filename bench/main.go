@@ -18,6 +18,7 @@
 //
 //	go run . [flags] [table ...]
 //	go run . control
+//	go run . records
 //	go run . -install
 //	go run . -peers [-markdown ../docs/comparison.md] [table ...]
 package main
@@ -65,8 +66,8 @@ func (o options) chosen(name string) bool {
 func named(table, asked string) bool { return table == asked || strings.HasPrefix(table, asked+"-") }
 
 func main() {
-	modes := map[string]func([]string) error{timedMode: timeWork, netMode: netClient, slirpMode: behindSlirp, reachMode: tryReach, controlMode: measureControl}
-	if len(os.Args) > 1 && modes[os.Args[1]] != nil && (len(os.Args) > 2 || os.Args[1] == controlMode) {
+	modes := map[string]func([]string) error{timedMode: timeWork, netMode: netClient, slirpMode: behindSlirp, reachMode: tryReach, controlMode: measureControl, recordsMode: measureRecords}
+	if len(os.Args) > 1 && modes[os.Args[1]] != nil && (len(os.Args) > 2 || os.Args[1] == controlMode || os.Args[1] == recordsMode) {
 		if err := modes[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"bourn"
 	"bourn/internal/daemon"
@@ -23,6 +24,29 @@ type migrated struct {
 	DatabaseURL string `json:"database_url"` // for bourn serve, without a password
 	Passwords   string `json:"passwords"`    // the file that they are in
 	NewFile     bool   `json:"new_file"`     // it was made just now
+	// AgentRoles are the database roles of agents. Uncertified are those that no SQL runs as yet:
+	// their client certificates are not in Certificates.
+	AgentRoles   []string `json:"agent_roles"`
+	Uncertified  []string `json:"uncertified"`
+	Certificates string   `json:"certificates"`
+}
+
+// migrateRoles makes the roles of agents. Their certificates a person has to get.
+func migrateRoles(ctx context.Context, s *server, home string, out *migrated) error {
+	wish, err := daemon.MigratedRoles(ctx, s.admin)
+	if err == nil {
+		_, err = store.AgentRoles(ctx, s.admin("postgres"), wish)
+	}
+	if err != nil {
+		return err
+	}
+	out.AgentRoles, out.Uncertified, out.Certificates = append([]string{}, wish.Active...), []string{}, daemon.CertificateDir(home)
+	for _, role := range wish.Active {
+		if !daemon.HasCertificate(home, role) {
+			out.Uncertified = append(out.Uncertified, role)
+		}
+	}
+	return nil
 }
 
 func dbMigrate(cmd *cobra.Command, f operation.Database, _ []string) error {
@@ -51,6 +75,9 @@ func dbMigrate(cmd *cobra.Command, f operation.Database, _ []string) error {
 	if err := store.SetPasswords(cmd.Context(), s.admin("postgres"), passwords); err != nil {
 		return err
 	}
+	if err := migrateRoles(cmd.Context(), s, dir, &out); err != nil {
+		return err
+	}
 	if err := tryLogin(cmd.Context(), dir, out.DatabaseURL); err != nil {
 		return err
 	}
@@ -58,6 +85,9 @@ func dbMigrate(cmd *cobra.Command, f operation.Database, _ []string) error {
 		return printJSON(cmd.OutOrStdout(), out)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "the databases control and records are ready, and the roles' passwords in %s\n", bourn.Printable(out.Passwords))
+	if n := len(out.Uncertified); n > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "agents cannot query records as %s yet: no client certificate for it is in %s\n", strings.Join(out.Uncertified, ", "), bourn.Printable(out.Certificates))
+	}
 	fmt.Fprintf(cmd.OutOrStdout(), "next: bourn serve --database-url '%s'\n", bourn.Printable(out.DatabaseURL))
 	return nil
 }

@@ -81,6 +81,7 @@ func TestMigrate(t *testing.T) {
 	if said := h.serve("--database-url", out.DatabaseURL); !strings.Contains(said, "runs in the background") {
 		t.Errorf("serve says %s", said)
 	}
+	checkAgentRoles(t, h, admin)
 	if said := h.ok("serve", "--status"); !strings.Contains(said, "the control plane is ok") || !strings.Contains(said, "run by others") {
 		t.Errorf("status says %s", said)
 	}
@@ -100,6 +101,28 @@ func TestMigrate(t *testing.T) {
 	h.ok("db", "restore", "b.tar", "--admin-url", admin)
 	h.serve("--database-url", out.DatabaseURL)
 	h.ok("serve", "--status")
+}
+
+// checkAgentRoles sees that the member whom the control plane has made gets a role for agents,
+// and that SQL is refused until there is a certificate for it, and says what to do.
+func checkAgentRoles(t *testing.T, h host, admin string) {
+	t.Helper()
+	var out struct {
+		AgentRoles   []string `json:"agent_roles"`
+		Uncertified  []string `json:"uncertified"`
+		Certificates string   `json:"certificates"`
+	}
+	if err := json.Unmarshal([]byte(h.ok("db", "migrate", "--json", "--admin-url", admin)), &out); err != nil || len(out.AgentRoles) != 1 || len(out.Uncertified) != 1 {
+		t.Fatalf("the roles of agents: %+v, %v", out, err)
+	}
+	role := out.AgentRoles[0]
+	if said := h.ok("db", "migrate", "--admin-url", admin); !strings.Contains(said, "agents cannot query records as "+role+" yet") {
+		t.Errorf("migrate says %s", said)
+	}
+	r := h.Bourn("records", "query", "select 1")
+	if r.Status != 1 || !strings.Contains(r.Err, "no client certificate for the role "+role) || !strings.Contains(r.Err, role+".crt and "+role+".key into "+h.Home+"/.bourn/secrets/database") {
+		t.Errorf("records query: status %d\n%s%s", r.Status, r.Out, r.Err)
+	}
 }
 
 // checkSecrets sees that a server that logs every statement has logged no password.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"bourn"
 	"bourn/internal/daemon"
@@ -28,16 +29,27 @@ func dbServe(cmd *cobra.Command, f operation.DatabaseServe) error {
 		return unlessAsked(ctx, err)
 	}
 	err = store.Prepare(ctx, func(db string) string { return c.ConnString(cluster.Admin, db) })
+	roles := daemon.RoleKeeper{Admin: c.ConnString(cluster.Admin, "postgres"), Say: func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "bourn: %s\n", bourn.Printable(fmt.Sprintf(format, args...)))
+	}}
+	if err == nil {
+		err = roles.Look(ctx, true) // before anybody is let in
+	}
 	if err == nil {
 		err = notify.say("READY=1")
 	}
 	if err == nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "bourn: database ready: %s\n", bourn.Printable(filepath.Join(c.SocketDir(), ".s.PGSQL.5432")))
+		keeping, stop := context.WithCancel(ctx)
+		var kept sync.WaitGroup
+		kept.Go(func() { roles.Keep(keeping) })
 		select {
 		case <-ctx.Done():
 		case <-c.Done():
 			err = bourn.WithHint(fmt.Errorf("%w: PostgreSQL ended", bourn.ErrUnavailable), "read "+c.Log())
 		}
+		stop()
+		kept.Wait()
 	}
 	_ = notify.say("STOPPING=1") // nobody waits for it
 	return errors.Join(unlessAsked(ctx, err), c.Stop(context.WithoutCancel(ctx)))

@@ -47,7 +47,7 @@ func run(args []string) int {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	v := operation.Verbs{Serve: serve, Status: dbStatus, Backup: dbBackup, Restore: dbRestore, Console: dbConsole, Migrate: dbMigrate, ServeDatabase: dbServe}
-	root.AddCommand(operation.ServeCommand(v), dbCommand(v))
+	root.AddCommand(operation.ServeCommand(v), dbCommand(v), recordsCommand())
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
 		return complain(err, slices.Contains(args, "--json"))
@@ -74,7 +74,7 @@ func complain(err error, asJSON bool) int {
 func failure(err error) operation.Failure {
 	hint := "bourn doctor looks at this host, bourn db status at the database"
 	if errors.Is(err, errUsage) {
-		hint = "bourn serve --help, bourn db --help"
+		hint = "bourn serve --help, bourn db --help, bourn records --help"
 	}
 	return operation.NewFailure(err, hint)
 }

@@ -87,6 +87,7 @@ func (a *app) printSettings(p *profile.Profile, now run.Activity) {
 		line("commit", commitNeeds(p.Commit))
 	}
 	line("delegate", delegates(p.Delegate))
+	line("records", string(p.Records))
 	if !p.Sandbox.FailClosed {
 		line("sandbox", "runs ADVISORY where the host cannot seal")
 	}

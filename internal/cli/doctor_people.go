@@ -134,6 +134,10 @@ func helperCheck(at string, s service) run.Check {
 	case f.UID != 0 || f.GID != s.gid || f.Mode != helperMode:
 		c.Detail += fmt.Sprintf(", and must be of 0:%d with mode %04o", s.gid, helperMode)
 		c.Mend = fmt.Sprintf("chown 0:%d %s && chmod %o %s", s.gid, at, helperMode, at)
+	case f.Names > 1:
+		// Who may link to it keeps this one, setuid, when another takes its place.
+		c.Detail += fmt.Sprintf(", and has %d names: the others stay setuid when it is exchanged", f.Names)
+		c.Mend = "find / -xdev -samefile " + at + " shows them: remove all but this one, and set fs.protected_hardlinks=1"
 	default:
 		c.State = run.Healthy
 	}

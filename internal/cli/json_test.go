@@ -84,13 +84,16 @@ var successes = []struct {
 	{"bourn key mcp new", []string{"key", "mcp", "new", "editor", "--agent", "AGENT2", "--json"}},
 	{"bourn key mcp list", []string{"key", "mcp", "list", "--json"}},
 	{"bourn key mcp revoke", []string{"key", "mcp", "revoke", "TOKEN", "--json"}},
+	{"bourn records query", []string{"records", "query", "select 1 as one, null as no", "--json"}},
+	{"bourn records lint", []string{"records", "lint", "--json"}},
 	{"bourn serve", []string{"serve", "--stop", "--json"}},
 	{"bourn db restore", []string{"db", "restore", "b.tar", "--replace", "--json"}},
 }
 
 // elsewhere are the commands whose JSON another test tries, and where.
 var elsewhere = map[string]string{
-	"bourn people share": "TestPeopleShare of internal/daemon, which makes a shared host",
+	"bourn records guard": "TestRecords of cmd/bournd, which makes a table to guard",
+	"bourn people share":  "TestPeopleShare of internal/daemon, which makes a shared host",
 }
 
 // sharedHost are the files of a host with a person and a circle, of which nothing is made yet.
@@ -104,7 +107,7 @@ var sharedHost = map[string]string{
 
 // needsDatabase reports whether a command needs the control plane's database.
 func needsDatabase(command string) bool {
-	for _, of := range []string{"serve", "db ", "boundaries", "audit", "key", "agent receipts", "agent capabilities"} {
+	for _, of := range []string{"serve", "db ", "boundaries", "audit", "records", "key", "agent receipts", "agent capabilities"} {
 		if strings.HasPrefix(command, "bourn "+of) {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"bourn"
+	"bourn/internal/policy"
 	"bourn/internal/profile"
 	"bourn/internal/review"
 	"bourn/internal/tool/tier"
@@ -74,10 +75,27 @@ func ruleTools(p *profile.Profile) []toolRuling {
 	}
 	var all []toolRuling
 	for _, t := range tier.Tools() {
+		if why := closedRecords(p.Records, t); why != "" {
+			all = append(all, toolRuling{t.Name, bourn.Deny.String(), t.Tier, "records", why})
+			continue
+		}
 		r := review.JudgeTool(t.Name, t.Tier, rules, true)
 		all = append(all, toolRuling{t.Name, r.Outcome.String(), r.Tier, r.Rule, r.Why()})
 	}
 	return all
+}
+
+// closedRecords says why a profile does not open the door that a tool needs, or is "".
+func closedRecords(has policy.Records, t tier.Tool) string {
+	switch {
+	case !tier.NeedsRecords(t.Name) || has == policy.RecordsWrite:
+		return ""
+	case has == policy.RecordsNone:
+		return "the profile opens no records"
+	case !tier.Reads(t.Name):
+		return "records: read"
+	}
+	return ""
 }
 
 func reviewed(r profile.ToolRule) review.ToolRule {

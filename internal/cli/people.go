@@ -21,6 +21,7 @@ type people struct {
 	dryRun bool
 	asJSON bool
 	given  bool // somebody had a number before this command
+	gains  bool // nobody loses anything by this command, as it was planned
 }
 
 func (a *app) peopleCommand() *cobra.Command {
@@ -183,9 +184,10 @@ func (p *people) edit(e reform, s *posix.State) (head string, err error) {
 		return "", err
 	}
 	if e.gives {
-		done, err := p.plan(*s)
+		done, err := p.planned(*s, true) // what is in the way, no look through circles tells
 		if err == nil {
 			err = blocked(done, "nothing is changed")
+			p.gains = !slices.ContainsFunc(done.Changes, posix.Change.Takes)
 		}
 		if err != nil {
 			p.sayProblems(done, true)
@@ -233,8 +235,12 @@ func (p *people) planned(s posix.State, shallow bool) (synced, error) {
 func nonNil[T any](list []T) []T { return append([]T{}, list...) }
 
 // perform does what is missing on the host. What does not need a look through circles is done
-// first: a leaver who left millions of files there has lost everything by then.
+// first, where somebody loses something: a leaver who left millions of files there has lost
+// everything by then.
 func (p *people) perform(s posix.State) (synced, error) {
+	if p.gains {
+		return p.performed(s, false)
+	}
 	first, err := p.performed(s, true)
 	if err != nil {
 		return first, err

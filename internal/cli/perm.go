@@ -243,6 +243,7 @@ type parsed struct {
 	Limits     parsedLimits     `json:"limits"`
 	Tools      parsedTools      `json:"tools"`
 	Delegate   []string         `json:"delegate"`
+	Records    policy.Records   `json:"records"` // "" for none
 	Sandbox    parsedSandbox    `json:"sandbox"`
 	Service    bool             `json:"service"`
 }
@@ -317,6 +318,7 @@ func (a *app) parsed(p *profile.Profile) parsed {
 		Env:        parsedEnv{orEmpty(p.Env.Pass), map[string]string{}},
 		Context:    parsedContext{p.Context.Instructions, orEmpty(p.Context.Skills), texts(p.Context.Roots)},
 		Delegate:   []string{},
+		Records:    p.Records,
 		Limits:     parsedLimits{Memory: p.Limits.Memory, Processes: p.Limits.Processes, OpenFiles: p.Limits.OpenFiles},
 		Tools:      parsedTools{p.Tools.Only, []parsedToolRule{}},
 		Sandbox:    parsedSandbox{p.Sandbox.FailClosed, p.Sandbox.Transparent, p.Sandbox.Nested, p.Sandbox.Quarantine},

@@ -20,7 +20,7 @@ var sections = []struct {
 }{
 	{policy.KindRead, "READ"}, {policy.KindWrite, "WRITE"}, {policy.KindDeny, "DENY"}, {policy.KindProtect, "PROTECT"},
 	{policy.KindHost, "HOST"}, {policy.KindUnix, "UNIX"}, {policy.KindSpawnDir, "SPAWN DIR"}, {policy.KindEnv, "ENV"},
-	{policy.KindTool, "TOOL"}, {policy.KindDoor, "DOOR"}, {policy.KindLimit, "LIMIT"}, {policy.KindDefault, "DEFAULT"},
+	{policy.KindTool, "TOOL"}, {policy.KindRecords, "RECORDS"}, {policy.KindDoor, "DOOR"}, {policy.KindLimit, "LIMIT"}, {policy.KindDefault, "DEFAULT"},
 }
 
 // state is a header's words for a sandbox.

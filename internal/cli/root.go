@@ -111,7 +111,7 @@ The network is closed unless hosts are granted: bourn run --host api.example.com
 	in("ask", a.planCommand(), a.explainCommand(), a.whoamiCommand())
 	in("agents", a.agentCommand(), a.importCommand())
 	in("control", a.controlCommands()...)
-	in("control", a.boundariesCommand(), a.auditCommand(), a.keyCommand(), a.mcpCommand())
+	in("control", a.boundariesCommand(), a.auditCommand(), a.recordsCommand(), a.keyCommand(), a.mcpCommand())
 	in("host", a.peopleCommand(), a.doctorCommand(), a.completionCommand(), a.manCommand(), a.actorCommand(), a.actorHostCommand(), a.workerCommand(), a.personActorCommand())
 	root.SetHelpCommandGroupID("host")
 	for _, c := range root.Commands() {

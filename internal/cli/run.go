@@ -29,7 +29,7 @@ const (
 type grantFlags struct {
 	agent, runAs                                        string
 	read, write, deny, spawnDirs, names, hosts, presets []string
-	proposal                                            string
+	proposal, records                                   string
 	starting                                            bool // the run follows
 }
 
@@ -42,6 +42,7 @@ func (f *grantFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.spawnDirs, "spawn-dir", nil, "a directory `PATH` whose programs may be executed; everything else but system paths may not")
 	fl.StringArrayVar(&f.hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
 	fl.StringArrayVar(&f.presets, "preset", nil, "the `NAME` of a preset to apply, or none; without it the one that fits the command")
+	fl.StringVar(&f.records, "records", "", "what governed tools do with the company's records: `read` or write; without it, what the profile says")
 	proposalFlag(cmd, &f.proposal)
 	fl.StringVar(&f.runAs, "run-as", "", "the `USER`, by name or uid, that a run by root becomes")
 	fl.StringArrayVar(&f.names, "env", nil, "the `NAME` of an environment variable to pass")
@@ -81,6 +82,11 @@ func (f *grantFlags) check(cmd *cobra.Command) error {
 			}
 		}
 	}
+	if cmd.Flags().Changed("records") {
+		if _, err := policy.ParseRecords(f.records); err != nil {
+			return usage(err)
+		}
+	}
 	return checkProposal(cmd, f.proposal)
 }
 
@@ -90,7 +96,7 @@ func (a *app) prepare(f *grantFlags, command []string) (*run.Prepared, error) {
 		return nil, err
 	}
 	o := run.Options{Command: command, Read: f.read, Write: f.write, Deny: f.deny, SpawnDirs: f.spawnDirs, Env: f.names, Hosts: f.hosts,
-		Presets: f.presets, RunAs: f.runAs, Proposal: f.proposal, Starting: f.starting}
+		Presets: f.presets, RunAs: f.runAs, Proposal: f.proposal, Starting: f.starting, Records: policy.Records(f.records)}
 	var err error
 	if f.agent != "" {
 		if o.Agent, err = bourn.ParseAgentName(f.agent); err != nil {
@@ -184,7 +190,7 @@ func (a *app) save(text string, f *grantFlags, p *run.Prepared, command []string
 		return err
 	}
 	n := run.NewAgent{Name: name, Command: command, Write: f.write, Read: f.read, Deny: f.deny, Hosts: f.hosts,
-		Env: f.names, Spawn: f.spawnDirs, RunAs: f.runAs, Cwd: p.Options.Cwd}
+		Env: f.names, Spawn: f.spawnDirs, RunAs: f.runAs, Cwd: p.Options.Cwd, Records: policy.Records(f.records)}
 	for _, g := range p.Request.Grants {
 		if g.From == "default" { // the current directory, which no flag names
 			n.Write = append(n.Write, g.Path)

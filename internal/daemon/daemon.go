@@ -132,6 +132,7 @@ func serve(ctx context.Context, c *control) error {
 	}
 	cancel()
 	s.answering.Wait()
+	s.members.close(last, c)
 	if stopped != nil && !errors.Is(stopped, http.ErrServerClosed) {
 		return fmt.Errorf("cannot go on answering: %w", stopped)
 	}

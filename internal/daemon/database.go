@@ -34,6 +34,7 @@ const restartPause = 500 * time.Millisecond
 type database struct {
 	config cluster.Config // of an own one
 	socket string         // the directory of a shared host's, which its own service runs
+	url    string         // of one that others run
 	login  store.Login
 	ended  func() // called when the server has ended by itself; nil for nothing
 
@@ -69,10 +70,10 @@ func ClusterConfig(ctx context.Context, home, osUser string) (cluster.Config, er
 			}
 		}
 	}
-	for _, role := range []string{cluster.Admin, "bourn_control", "bourn_member", "bourn_app"} {
+	for _, role := range []string{cluster.Admin, "bourn_control", "bourn_member", "bourn_app", store.SelfRole} {
 		config.Ident = append(config.Ident, cluster.Ident{OS: own, Role: role})
 	}
-	config.Rules = controlRules()
+	config.Rules = append(controlRules(), agentRule)
 	return config, nil
 }
 
@@ -122,7 +123,7 @@ func enterable(dir string) bool {
 func openDatabase(ctx context.Context, c Config) (*database, error) {
 	if c.DatabaseURL != "" {
 		login, err := urlLogin(c.Home, c.DatabaseURL)
-		return &database{login: login}, err
+		return &database{login: login, url: c.DatabaseURL}, err
 	}
 	if dir := c.DatabaseSocket; dir != "" {
 		if !filepath.IsAbs(dir) {
@@ -149,6 +150,9 @@ func (d *database) start(ctx context.Context) error {
 		return err
 	}
 	err = store.Prepare(ctx, func(db string) string { return running.ConnString(cluster.Admin, db) })
+	if err == nil {
+		_, err = store.AgentRoles(ctx, running.ConnString(cluster.Admin, "postgres"), store.AgentRoleWish{Active: []string{store.SelfRole}, Only: true})
+	}
 	if err != nil {
 		return errors.Join(err, running.Stop(context.WithoutCancel(ctx)))
 	}

@@ -64,9 +64,12 @@ func SharedCluster(dir, socketDir, control string) (cluster.Config, error) {
 	for _, role := range []string{"bourn_control", "bourn_member", "bourn_app"} {
 		config.Ident = append(config.Ident, cluster.Ident{OS: control, Role: role})
 	}
-	config.Rules = append(controlRules(), "local records +bc_person peer map=bourn")
+	config.Rules = append(controlRules(), agentRule)
 	return config, nil
 }
+
+// agentRule lets the roles of agents into the records, each as the OS user that it is mapped to.
+const agentRule = "local records +bc_person peer map=bourn"
 
 // controlRules let the control plane's roles into their databases.
 func controlRules() []string {

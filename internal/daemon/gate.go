@@ -16,9 +16,11 @@ import (
 	"bourn"
 	"bourn/internal/audit"
 	"bourn/internal/mcp"
+	"bourn/internal/policy"
 	"bourn/internal/review"
 	"bourn/internal/store"
 	"bourn/internal/tool"
+	"bourn/internal/tool/tier"
 	"bourn/internal/workspace"
 )
 
@@ -41,6 +43,7 @@ type gate struct {
 	policies *policies
 	ledgers  *ledgers
 	failing  failures // starts of hosts
+	sql      *sqlRuns
 
 	mu    sync.Mutex
 	runs  map[runKey]*gatedRun
@@ -59,10 +62,13 @@ type gatedRun struct {
 	agent  bourn.AgentName
 	member store.MemberID
 	actor  *workspace.Client
-	calls  chan struct{} // one for each call at once, of all its clients
-	child  *childRun     // of a run that works for another, else nil
+	calls  chan struct{}  // one for each call at once, of all its clients
+	child  *childRun      // of a run that works for another, else nil
+	flag   policy.Records // of records, for this run alone
 
 	asked, answers *mcp.Budget // what its clients may have held: a run takes no other's
+
+	session heldSession // of the member's, for the typed tools of records
 
 	mu       sync.Mutex
 	from     *inForce // what rules was made of
@@ -72,7 +78,7 @@ type gatedRun struct {
 }
 
 func newGate(c *control) *gate {
-	g := &gate{control: c, known: map[string]*tool.Tool{}, runs: map[runKey]*gatedRun{}, hosts: map[hostKey]*host{}, crews: newCrews(), budget: mcp.NewBudget(maxAsked), policies: newPolicies(c.config.Home, c.now), ledgers: newLedgers()}
+	g := &gate{control: c, known: map[string]*tool.Tool{}, runs: map[runKey]*gatedRun{}, hosts: map[hostKey]*host{}, crews: newCrews(), budget: mcp.NewBudget(maxAsked), policies: newPolicies(c.config.Home, c.now), ledgers: newLedgers(), sql: newSQLRuns(c)}
 	for _, t := range tool.All() {
 		g.known[t.Name] = t
 	}
@@ -84,6 +90,7 @@ func newGate(c *control) *gate {
 // close ends every connection and waits until all is still.
 func (g *gate) close() {
 	g.stop()
+	g.sql.close()
 	g.all.Wait()
 }
 
@@ -96,7 +103,7 @@ const actorWithin = 10 * time.Second
 // serveActor takes over a connection to a run's actor.
 func (s *server) serveActor(w http.ResponseWriter, r *http.Request) {
 	s.handedOver(w, r, "bourn-actor", func(key runKey, agent bourn.AgentName, child *childRun, conn net.Conn) {
-		s.tools.serve(&gatedRun{run: key.run, agent: agent, member: key.member, child: child, calls: make(chan struct{}, maxRunCalls)}, conn)
+		s.tools.serve(&gatedRun{run: key.run, agent: agent, member: key.member, child: child, calls: make(chan struct{}, maxRunCalls), flag: policy.Records(r.URL.Query().Get("records"))}, conn)
 	})
 }
 
@@ -148,6 +155,7 @@ func (g *gate) serve(run *gatedRun, conn net.Conn) {
 	}
 	g.mu.Unlock()
 	_ = client.Close() // it has gone
+	g.endSession(run)
 }
 
 // find waits for the actor of a run, which is coming up.
@@ -309,6 +317,9 @@ func (g *gate) reviewed(run *gatedRun, t *tool.Tool, request workspace.Request, 
 	if err := g.fenced(run, t); err != nil {
 		return allowed, action, err
 	}
+	if err := g.closed(run, request); err != nil {
+		return allowed, action, err
+	}
 	ruling, err := g.ruling(run.agent, t.Name, t.Tier)
 	if err != nil {
 		return allowed, action, err
@@ -341,7 +352,7 @@ func (g *gate) outcome(of audit.Entry, took time.Duration, result json.RawMessag
 	e := audit.Entry{Kind: audit.KindOutcome, Who: of.Who, For: of.For, Agent: of.Agent, Run: of.Run, What: of.What, Target: of.Target, Digest: of.Digest, Of: of.ID,
 		Outcome: audit.Done, Duration: took.Microseconds(), Detail: receipt(of.What, result, shown)}
 	if err != nil {
-		e.Outcome, e.Reason = audit.Failed, err.Error()
+		e.Outcome, e.Reason = audit.Failed, loggedReason(err)
 		if code := bourn.CodeOf(err); code == bourn.CodeDenied {
 			e.Outcome = audit.Denied
 		} else if code == bourn.CodeParked {
@@ -358,6 +369,12 @@ func (g *gate) outcome(of audit.Entry, took time.Duration, result json.RawMessag
 func receipt(what string, result json.RawMessage, shown marks) json.RawMessage {
 	if what == "spawn_subagent" || what == "parallel_jobs" {
 		return jobsReceipt(what, result)
+	}
+	if recordsTools[what] != nil {
+		return recordsReceipt(result)
+	}
+	if what == tier.RecordsQuery {
+		return sqlReceipt(result)
 	}
 	var r struct {
 		marks
@@ -427,8 +444,11 @@ func failed(entry audit.Entry, err error) mcp.Answer {
 // summary is what an action is about, for the log: its paths or its program, never its
 // arguments, which may hold secrets.
 func summary(a bourn.Action) string {
-	if a.Command != nil {
+	switch {
+	case a.Command != nil:
 		return "a command"
+	case a.Tool == tier.RecordsQuery:
+		return "SQL"
 	}
 	s := ""
 	for i, t := range a.Targets {

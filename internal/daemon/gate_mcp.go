@@ -84,7 +84,7 @@ func (g *gate) client(run *gatedRun) *mcp.Server {
 			}
 			return g.call(ctx, run, g.known[name], input, progress)
 		},
-		Shown:       func(name string) bool { return run.has(name) && g.shows(run.agent, name) },
+		Shown:       func(name string) bool { return run.has(name) && g.shows(run.agent, name) && g.opens(run, name) },
 		Unsupported: func(ctx context.Context, name string) { g.unsupported(ctx, run, name) }}
 }
 

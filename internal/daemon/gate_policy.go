@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/internal/policy"
 	"bourn/internal/profile"
 	"bourn/internal/review"
 )
@@ -31,6 +32,7 @@ type policyOf struct {
 	commit  review.CommitRule
 	// delegate are the agents that this one may hand work to.
 	delegate []bourn.AgentName
+	records  policy.Records
 	err      error
 }
 
@@ -96,7 +98,7 @@ func (p *policies) read(name bourn.AgentName, at string) (policyOf, error) {
 		return kept, nil
 	}
 	kept.commit = commitRuleOf(read.Commit)
-	kept.delegate = read.Delegate
+	kept.delegate, kept.records = read.Delegate, read.Records
 	for _, r := range read.Tools.Rules {
 		kept.rules = append(kept.rules, review.ToolRule{Tool: r.Tool, Policy: r.Policy, Tier: r.Tier})
 	}

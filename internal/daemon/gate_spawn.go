@@ -38,6 +38,8 @@ type childRun struct {
 	agent bourn.AgentName
 	depth int
 	tools []string // that it was left, as policy.ToolAmong reads them
+	// records is what it was left of them, as policy.Narrowing has it.
+	records string
 }
 
 // A family is a run that no other one started, with all that work for it.
@@ -204,6 +206,9 @@ func (g *gate) newRunID() string {
 // perform has an actor do what was reviewed, and whoever starts children what the actor only
 // looks at.
 func (g *gate) perform(ctx context.Context, run *gatedRun, request workspace.Request, review workspace.Review, result *workspace.Raw, progress func([]byte)) error {
+	if request.Verb.OfRecords() {
+		return g.performRecords(ctx, run, request, result)
+	}
 	if request.Verb != workspace.Delegate {
 		return run.actor.Do(ctx, request, review, result, progress)
 	}

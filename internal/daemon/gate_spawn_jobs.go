@@ -106,7 +106,7 @@ func (d *delegation) plan(ctx context.Context) error {
 	failed := make([]error, len(d.children))
 	each(len(d.children), maxPlanning, func(i int) {
 		c := d.children[i]
-		d.gate.know(runKey{d.run.member, c.id}, &childRun{of: d.run, agent: c.agent, depth: d.run.depth() + 1, tools: c.job.Tools})
+		d.gate.know(runKey{d.run.member, c.id}, &childRun{of: d.run, agent: c.agent, depth: d.run.depth() + 1, tools: c.job.Tools, records: c.job.Records})
 		failed[i] = c.by.Prepare(ctx, c.id, worker.Job{Parent: d.run.run, Caller: string(d.run.agent), Root: c.root, Work: c.job, Inherit: c.inherit})
 		c.planned = failed[i] == nil
 		if failed[i] != nil {

@@ -90,6 +90,9 @@ func (g *gate) ownUser(ctx context.Context, id store.MemberID) error {
 	if err != nil {
 		return err
 	}
+	if g.control.people != nil {
+		return bourn.WithHint(fmt.Errorf("%w: agents of people on a shared host start no subagents", bourn.ErrDenied), "let the agent do the work itself")
+	}
 	for _, m := range members {
 		if m.ID == id && (m.UID == nil || int(*m.UID) != os.Geteuid()) {
 			return bourn.WithHint(fmt.Errorf("%w: the agent is of another OS user than the control plane", bourn.ErrDenied), "use the tools inside a run, or bourn mcp serve --agent")

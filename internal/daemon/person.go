@@ -234,9 +234,10 @@ func (p *people) reread() []change {
 		return changed(p.registry, posix.Registry{Workspace: p.registry.Workspace})
 	}
 	all := changed(p.registry, next)
+	circles := !slices.Equal(p.registry.Circles, next.Circles)
 	p.bad, p.registry = nil, next
 	p.note(info)
-	if len(all) > 0 {
+	if len(all) > 0 || circles {
 		p.synced = false
 	}
 	return all

@@ -77,8 +77,8 @@ func (c *control) spec(r posix.Registry, person posix.Entry, key hostKey) (s wor
 	if s.Key, err = os.ReadFile(filepath.Join(c.config.Home, "identity.pub")); err != nil {
 		return s, fmt.Errorf("%w: cannot read the host's public key: %w", bourn.ErrInternal, err)
 	}
+	s.Write, s.Read = r.Shown(person)
 	if key.agent == "" {
-		s.Write, s.Read = r.Shown(person)
 		s.Write = append([]string{r.Home(person)}, s.Write...)
 		return s, nil
 	}
@@ -136,7 +136,7 @@ func (p *people) start(ctx context.Context, person posix.Entry, spec workspace.S
 	sent := workspace.WriteSpec(x.conn, spec)
 	stop()
 	a := &personActor{done: x.done, said: x.said, person: person}
-	if a.client, err = workspace.Dial(ctx, takingConn{x.conn, takenWithin}); err == nil {
+	if a.client, err = workspace.Dial(ctx, &takingConn{Conn: x.conn, within: takenWithin}); err == nil {
 		return a, nil
 	}
 	return nil, a.whyNot(p, errors.Join(sent, err))
@@ -147,17 +147,28 @@ func (p *people) start(ctx context.Context, person posix.Entry, spec workspace.S
 // is kept.
 const takenWithin = 30 * time.Second
 
-// A takingConn is a connection that ends where the other side does not read.
+// A takingConn is a connection that ends where the other side does not read for that long, or
+// half as long again. Its deadline is moved when it is near, not at each write: that would
+// wake a thread each time. Write is for one at a time.
 type takingConn struct {
 	net.Conn
 	within time.Duration
+	until  time.Time // the deadline
 }
 
 // Write implements net.Conn.
-func (c takingConn) Write(p []byte) (int, error) {
-	late := time.AfterFunc(c.within, func() { _ = c.Conn.Close() })
-	defer late.Stop()
-	return c.Conn.Write(p)
+func (c *takingConn) Write(p []byte) (int, error) {
+	if now := time.Now(); c.until.Sub(now) < c.within {
+		c.until = now.Add(c.within + c.within/2)
+		if err := c.Conn.SetWriteDeadline(c.until); err != nil {
+			return 0, err
+		}
+	}
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = c.Conn.Close() // so that who reads knows
+	}
+	return n, err
 }
 
 // whyNot says why an actor did not come up: the helper's reason, or what the launcher said. It
@@ -252,6 +263,9 @@ func (g *gate) endChanged(all []change) {
 		var release func()
 		if change.less { // before the first can start anew
 			release = g.control.people.hold(change.name)
+		}
+		if id, err := memberID(change.member); err == nil && change.less {
+			g.sql.endOf(id)
 		}
 		had := g.endHosts(change.member)
 		if had {

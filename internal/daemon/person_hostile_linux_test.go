@@ -41,7 +41,7 @@ func silent(t *testing.T) net.Conn {
 // TestActorTakesNothing: a call to an actor that does not read ends, and keeps nothing, whether
 // or not somebody waits for it.
 func TestActorTakesNothing(t *testing.T) {
-	client, err := workspace.Dial(t.Context(), takingConn{silent(t), 100 * time.Millisecond})
+	client, err := workspace.Dial(t.Context(), &takingConn{Conn: silent(t), within: 100 * time.Millisecond})
 	must(t, err)
 	defer client.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -74,6 +74,25 @@ func TestPersonBudget(t *testing.T) {
 	}
 }
 
+// TestActorStopped: a command that stops its own actor, once or again and again, keeps nobody
+// waiting: the actor is continued.
+func TestActorStopped(t *testing.T) {
+	onSharedHost(t, func(t *testing.T) {
+		w := newPeopleWork(t)
+		a := w.start(worldPeople().People[0], "")
+		defer a.client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for _, command := range []string{"kill -STOP $PPID", "for i in 1 2 3 4 5; do kill -STOP $PPID; kill -TSTP $PPID; done"} {
+			var r workspace.ExecResult
+			q := workspace.Request{Tool: "shell_exec", Verb: workspace.Exec, Command: command}
+			if err := w.doFor(ctx, a, q, &r); err != nil || r.Status != 0 {
+				t.Fatalf("%s: %d %s, %v", command, r.Status, r.Stderr, err)
+			}
+		}
+	})
+}
+
 // TestCircleTraps: what somebody of a circle leaves in it keeps nobody else of it from having
 // their actor, and hangs none.
 func TestCircleTraps(t *testing.T) {
@@ -85,10 +104,16 @@ func TestCircleTraps(t *testing.T) {
 			must(t, unix.Mkfifo(salesDir+"/"+name, 0o660))
 			must(t, os.Chown(salesDir+"/"+name, bobUID, salesGID))
 		}
-		a := w.start(worldPeople().People[0], "")
-		defer a.client.Close()
-		if status, said := w.exec(a, "touch "+salesDir+"/mine"); status != 0 {
-			t.Errorf("the circle is not there: %d %s", status, said)
+		for _, proposal := range []string{"{", "version: 1\nfilesystem: {deny: ['**']}\n"} {
+			put(t, salesDir+"/.bourn/profile.yaml", []byte(proposal), bobUID, salesGID, 0o664)
+			for _, agent := range []bourn.AgentName{"", "builder"} {
+				a := w.startGranted(worldPeople().People[0], agent, "~/src, "+salesDir)
+				if status, said := w.exec(a, "touch "+salesDir+"/mine"); status != 0 {
+					t.Errorf("%q, %s: the circle is not there: %d %s", agent, proposal, status, said)
+				}
+				must(t, a.client.Close())
+				<-a.done
+			}
 		}
 	})
 }

@@ -290,12 +290,18 @@ func newPeopleWork(t testing.TB) *peopleWork {
 // start starts an actor of a person's. An agent's profile grants the home.
 func (w *peopleWork) start(person posix.Entry, agent bourn.AgentName) *personActor {
 	w.t.Helper()
+	return w.startGranted(person, agent, "~/src")
+}
+
+// startGranted starts an actor of a person's whose agent may write to some paths.
+func (w *peopleWork) startGranted(person posix.Entry, agent bourn.AgentName, write string) *personActor {
+	w.t.Helper()
 	home := w.registry.Home(person)
 	s := workspace.Spec{Version: worldVersion(w.t), Person: person.Name, Agent: agent, Dir: home, Run: newRunID(time.Now())}
+	s.Write, s.Read = w.registry.Shown(person)
 	if agent != "" {
-		s.Profile = fmt.Appendf(nil, "version: 1\nagent: %s\nfilesystem: {write: [~/src]}\n", agent)
+		s.Profile = fmt.Appendf(nil, "version: 1\nagent: %s\nfilesystem: {write: [%s]}\n", agent, write)
 	} else {
-		s.Write, s.Read = w.registry.Shown(person)
 		s.Write = append(s.Write, home)
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), hostWithin)
@@ -310,9 +316,13 @@ func (w *peopleWork) start(person posix.Entry, agent bourn.AgentName) *personAct
 
 // do has an actor do something that was reviewed.
 func (w *peopleWork) do(a *personActor, r workspace.Request, result any) error {
+	return w.doFor(w.t.Context(), a, r, result)
+}
+
+func (w *peopleWork) doFor(ctx context.Context, a *personActor, r workspace.Request, result any) error {
 	action, err := r.Action()
 	must(w.t, err)
-	return a.client.Do(w.t.Context(), r, workspace.Review{Outcome: bourn.Allow, Action: action.Digest(), Rules: review.NoRules().Digest()}, result, nil)
+	return a.client.Do(ctx, r, workspace.Review{Outcome: bourn.Allow, Action: action.Digest(), Rules: review.NoRules().Digest()}, result, nil)
 }
 
 func (w *peopleWork) exec(a *personActor, command string) (int, string) {
@@ -348,6 +358,34 @@ func TestPersonActorOf(t *testing.T) {
 		a, err := w.people.start(t.Context(), ann, good)
 		must(t, err)
 		must(t, a.client.Close())
+	})
+}
+
+// TestPersonDirectory: an actor begins where it was told to or nowhere, and who asks is told what to
+// do about it.
+func TestPersonDirectory(t *testing.T) {
+	onSharedHost(t, func(t *testing.T) {
+		w := newPeopleWork(t)
+		ann, bob := worldPeople().People[0], worldPeople().People[1]
+		home := w.registry.Home(ann)
+		for dir, want := range map[string]bourn.Code{
+			home + "/src/none": bourn.CodeNotFound, "/etc/passwd": bourn.CodeInvalid, "rel": bourn.CodeInvalid,
+			"/etc/bourn": bourn.CodeDenied, w.registry.Home(bob): bourn.CodeDenied, home: "", home + "/src": "",
+		} {
+			s := workspace.Spec{Version: worldVersion(t), Person: ann.Name, Agent: "builder", Dir: dir, Run: newRunID(time.Now()),
+				Profile: []byte("version: 1\nagent: builder\nfilesystem: {write: [~/src]}\n")}
+			a, err := w.people.start(t.Context(), ann, s)
+			if err == nil {
+				if a.client.Cwd() != dir {
+					t.Errorf("%s: it begins in %s", dir, a.client.Cwd())
+				}
+				must(t, a.client.Close())
+				<-a.done
+			}
+			if (err != nil) != (want != "") || err != nil && (bourn.CodeOf(err) != want || bourn.HintOf(err) == "") {
+				t.Errorf("%s: %v (%s), hint %q; want %q", dir, err, bourn.CodeOf(err), bourn.HintOf(err), want)
+			}
+		}
 	})
 }
 

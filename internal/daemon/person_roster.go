@@ -105,7 +105,7 @@ func memberID(text string) (id store.MemberID, err error) {
 	return store.MemberID(b), nil
 }
 
-// syncPeople makes the members as the registry has them. The log has each change first.
+// syncPeople makes the members and circles as the registry has them. The log has each change first.
 func (c *control) syncPeople(ctx context.Context) error {
 	p := c.people
 	p.mu.Lock()
@@ -127,6 +127,9 @@ func (c *control) syncPeople(ctx context.Context) error {
 		if err := c.log.Effect(ctx, e, func() error { return c.store.PutMember(ctx, change.member) }); err != nil {
 			return err
 		}
+	}
+	if err := c.syncCircles(ctx, r); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -65,6 +65,8 @@ func (s *server) routes() {
 	s.tokenRoutes()
 	s.agentTokenRoutes()
 	s.peopleRoutes()
+	s.recordsRoutes()
+	s.queryRoutes()
 }
 
 func (s *server) boundariesRoutes() {

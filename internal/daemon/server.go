@@ -43,6 +43,7 @@ type server struct {
 	handler   http.Handler
 	api       huma.API
 	listensTo []string
+	members   memberSessions // of who asks for records
 	answering sync.WaitGroup // requests that are being answered
 }
 
@@ -88,7 +89,7 @@ func newServer(c *control) *server {
 // type alone does not.
 func (s *server) describeObjects() {
 	for name, schema := range s.api.OpenAPI().Components.Schemas.Map() {
-		property := map[string]string{"SaveBoundaries": "document", "TestBoundaries": "document", "Boundaries": "document", "LogLine": "entry"}[name]
+		property := map[string]string{"SaveBoundaries": "document", "TestBoundaries": "document", "Boundaries": "document", "LogLine": "entry", "Record": "body", "NewRecord": "body", "RecordChange": "body"}[name]
 		if p := schema.Properties[property]; p != nil {
 			p.Type, p.AdditionalProperties = huma.TypeObject, true
 			p.PrecomputeMessages()

@@ -91,7 +91,8 @@ var knownNames = sync.OnceValue(func() map[string]bool {
 			}
 		}
 	}
-	for _, t := range []any{api.SaveBoundaries{}, api.TestBoundaries{}, api.VerifyLog{}, api.NewDiagnosticsToken{}, logQuery{}, historyQuery{}, byID{}} {
+	for _, t := range []any{api.SaveBoundaries{}, api.TestBoundaries{}, api.VerifyLog{}, api.NewDiagnosticsToken{}, logQuery{}, historyQuery{}, byID{},
+		recordsQuery{}, tasksQuery{}, ofCircle{}, api.NewRecord{}, api.RecordChange{}, api.NewTask{}, api.TaskChange{}, api.PutCircle{}, api.CompanyChange{}} {
 		walk(reflect.TypeOf(t))
 	}
 	return names

@@ -79,6 +79,9 @@ type Config struct {
 	// Aside is a command beside the one that a person started: what signals bourn gets is
 	// not passed on to it, and ends it only with bourn.
 	Aside bool
+	// Steady is a command that others wait for and no person stops: where it is stopped, as by
+	// a program that it has started, it is continued.
+	Steady bool
 	// End ends the command when it is closed, as limits.time does: TERM, and KILL when it has
 	// had its time. Nil never does.
 	End <-chan struct{}

@@ -59,6 +59,10 @@ func (p *parent) forward(sig os.Signal) {
 // stopped follows a command that has stopped: the person's shell is to see a stopped
 // job and have its terminal back.
 func (p *parent) stopped(sig syscall.Signal) {
+	if p.config.Steady {
+		p.tell(kindContinue, unix.SIGCONT)
+		return
+	}
 	if p.relay == nil {
 		return // the signal that stopped it has reached this process as well, or was meant for it alone
 	}

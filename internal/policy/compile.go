@@ -51,6 +51,7 @@ func Compile(req *Request) *Plan {
 	c.network()
 	c.environment()
 	c.tools()
+	c.records()
 	c.limits()
 	c.defaults()
 	c.files()

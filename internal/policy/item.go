@@ -16,6 +16,7 @@ const (
 	KindSpawnDir Kind = "spawn_dir"
 	KindEnv      Kind = "env"
 	KindTool     Kind = "tool"
+	KindRecords  Kind = "records"
 	KindDoor     Kind = "door"
 	KindLimit    Kind = "limit"
 	KindDefault  Kind = "default"

@@ -26,6 +26,7 @@ type Narrowing struct {
 	Unix        []string // canonical paths of sockets
 	Env         []string // names among those that the parent has beyond the built-in ones
 	Tools       []string // names, or beginnings with * behind: only these governed tools are the child's
+	Records     string   // "" keeps the parent's; read, or NoRecords
 	Deny        []Deny   // added; of each the pattern, style, kind and Placeholder count
 	Exec        ExecMode // "" keeps; it may only go down: any, allowlist, none
 	Limits      Limits   // zero keeps; the smaller of the two holds
@@ -86,6 +87,7 @@ func Narrow(parent *Request, n Narrowing) (*Request, error) {
 	child.Denies = append(child.Denies, w.executable(child.Grants)...)
 	child.Denies = append(child.Denies, w.denies(child)...)
 	child.ToolsAmong = w.tools()
+	w.records(child)
 	child.Exec = w.exec()
 	child.Limits = w.limits()
 	if err := w.err(); err != nil {

@@ -75,6 +75,7 @@ func drawParent(t *rapid.T, m *model) *Request {
 	if rapid.Bool().Draw(t, "tools") {
 		r.ToolsAmong = drawTools(t)
 	}
+	r.Records = rapid.SampledFrom(recordsOrder).Draw(t, "records")
 	m.gather(r)
 	return r
 }
@@ -138,6 +139,7 @@ func drawNarrowing(t *rapid.T, m *model, parent *Request) Narrowing {
 	}
 	n.Deny = list(t, kind, func() Deny { return drawDeny(t, m) })
 	n.Exec = rapid.SampledFrom(modelExec).Draw(t, "exec")
+	n.Records = rapid.SampledFrom([]string{"", "", NoRecords, "read", "write"}).Draw(t, "records")
 	if rapid.Bool().Draw(t, "another program") {
 		n.Command = []string{"true"}
 	}
@@ -160,7 +162,7 @@ func admit(t *rapid.T, parent *Request, n Narrowing) (*Request, Narrowing) {
 	for _, take := range []func(*Narrowing){
 		func(o *Narrowing) { o.Root = n.Root }, func(o *Narrowing) { o.Read = n.Read }, func(o *Narrowing) { o.Write = n.Write },
 		func(o *Narrowing) { o.SpawnDirs = n.SpawnDirs }, func(o *Narrowing) { o.Hosts = n.Hosts }, func(o *Narrowing) { o.Unix = n.Unix },
-		func(o *Narrowing) { o.Env = n.Env }, func(o *Narrowing) { o.Tools = n.Tools }, func(o *Narrowing) { o.Exec = n.Exec },
+		func(o *Narrowing) { o.Env = n.Env }, func(o *Narrowing) { o.Tools = n.Tools }, func(o *Narrowing) { o.Exec = n.Exec }, func(o *Narrowing) { o.Records = n.Records },
 	} {
 		var one Narrowing
 		take(&one)
@@ -201,7 +203,7 @@ func TestNarrowNeverWidens(t *testing.T) {
 				}
 				sure(t, m, fmt.Sprintf("by %+v", n), parent, child)
 				for what, given := range map[string]bool{"read": len(n.Read) > 0, "write": len(n.Write) > 0, "spawn dirs": len(n.SpawnDirs) > 0, "root": n.Root != "",
-					"hosts": len(n.Hosts) > 0, "unix": len(n.Unix) > 0, "env": len(n.Env) > 0, "tools": len(n.Tools) > 0, "exec": n.Exec != ""} {
+					"hosts": len(n.Hosts) > 0, "unix": len(n.Unix) > 0, "env": len(n.Env) > 0, "tools": len(n.Tools) > 0, "exec": n.Exec != "", "records": n.Records == "read" || n.Records == "write"} {
 					if given {
 						named[what]++
 					}
@@ -211,7 +213,7 @@ func TestNarrowNeverWidens(t *testing.T) {
 		}
 	})
 	t.Log("given by name:", named)
-	for _, what := range []string{"read", "write", "spawn dirs", "root", "hosts", "unix", "env", "tools", "exec"} {
+	for _, what := range []string{"read", "write", "spawn dirs", "root", "hosts", "unix", "env", "tools", "exec", "records"} {
 		if named[what] == 0 {
 			t.Errorf("no %s was ever given by name: nothing is known of it", what)
 		}
@@ -251,6 +253,9 @@ func sure(t *rapid.T, m *model, when string, parent, child *Request) {
 		if ToolAmong(child.ToolsAmong, name) && !ToolAmong(parent.ToolsAmong, name) {
 			t.Fatalf("%s: the child has the tool %s", when, name)
 		}
+	}
+	if !parent.Records.Holds(child.Records) {
+		t.Fatalf("%s: the child has the records to %s, the parent to %s", when, child.Records, orNone(parent.Records))
 	}
 	sureItems(t, when, has, gets)
 	limit := func(a, b int64) {

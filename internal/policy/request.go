@@ -53,6 +53,9 @@ type Request struct {
 	// ToolsAmong are the only governed tools that a subagent has, see [ToolAmong]; nil is all.
 	ToolsAmong []string
 
+	Records     Records // what governed tools do with the company's records
+	RecordsFrom string  // who said so: profile, flag or subagent
+
 	Nested   bool // programs may make user, pid and network namespaces
 	Exec     ExecMode
 	Env      []EnvVar

@@ -82,6 +82,16 @@ func (c Change) String() string {
 	return string(c.Do)
 }
 
+// Takes reports whether somebody loses something by the change.
+func (c Change) Takes() bool {
+	switch c.Do {
+	case NarrowRegistry, LockUser, RemoveMember, Stop, Reown:
+		return true
+	case CreateGroup, CreateUser, MendUser, AddMember, MakeDirectory, MendDirectory, Mount, WriteRegistry:
+	}
+	return false
+}
+
 // A Problem is why a plan leaves something out.
 type Problem struct {
 	Subject string `json:"subject"` // whose or what: a name, a path, a range

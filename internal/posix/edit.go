@@ -24,7 +24,29 @@ func (s *State) AddPerson(id, member string, emails []string, accounts []Account
 			p.Emails[i] = normal
 		}
 	}
-	return p, s.change(func(s *State) { s.People = append(s.People, p) })
+	if err := s.checkNew(p); err != nil {
+		return p, err
+	}
+	s.People = append(slices.Clip(s.People), p)
+	return p, nil
+}
+
+// checkNew is Check for a person who is to be added to a state that is valid, with an id, a name
+// and a number that are free: adding many is not to look at all of them for each.
+func (s *State) checkNew(p Person) error {
+	c := checker{numbers: map[uint32]string{}, names: map[string]string{}, ids: map[string]bool{}, once: map[string]string{}, within: s.Range.people()}
+	for _, q := range s.People {
+		if q.Member != "" && q.Member == p.Member {
+			c.unique(fmt.Sprintf("person %q", q.ID), "member", q.Member)
+		}
+		for _, a := range q.Accounts {
+			if slices.Contains(p.Accounts, a) {
+				c.unique(fmt.Sprintf("person %q", q.ID), "account", a.String())
+			}
+		}
+	}
+	c.person(p)
+	return c.err
 }
 
 // AddCircle adds a circle without members; errors are those of AddPerson.

@@ -187,11 +187,12 @@ func (s State) Check() error {
 	if err := s.Range.check(); err != nil {
 		return err
 	}
-	c := checker{numbers: map[uint32]string{}, names: map[string]string{}, ids: map[string]bool{}, once: map[string]string{}, within: s.Range.people()}
+	n := len(s.People) + len(s.Circles) + len(s.Tombstones)
+	c := checker{numbers: make(map[uint32]string, n), names: make(map[string]string, n), ids: make(map[string]bool, n), once: map[string]string{}, within: s.Range.people()}
 	for _, t := range s.Tombstones {
 		c.tombstone(t)
 	}
-	active := map[string]bool{}
+	active := make(map[string]bool, len(s.People))
 	for _, p := range s.People {
 		c.person(p)
 		active[p.ID] = !p.Removed
@@ -223,14 +224,15 @@ func (c *checker) account(entry string, kind Kind, id string, name ShortID, numb
 	if err := checkID(id); err != nil {
 		c.wrong(entry, "%v", err)
 	}
-	if c.ids[string(kind)+"/"+id] {
+	key := string(kind) + "/" + id
+	if c.ids[key] {
 		c.wrong(entry, "its id stands twice")
 	}
-	c.ids[string(kind)+"/"+id] = true
+	c.ids[key] = true
 	if _, err := ParseShortID(string(name)); err != nil {
 		c.wrong(entry, "%v", err)
-	} else if !strings.HasPrefix(digest(id), string(name)) {
-		c.wrong(entry, "the name %q is not that of its id, which begins with %q", name, digest(id)[:minShort])
+	} else if of := digest(id); !strings.HasPrefix(of, string(name)) {
+		c.wrong(entry, "the name %q is not that of its id, which begins with %q", name, of[:minShort])
 	}
 	account := kind.prefix() + string(name)
 	if other, twice := c.names[account]; twice {

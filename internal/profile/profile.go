@@ -29,6 +29,7 @@
 //	limits: {memory: 2GiB, processes: 256, open_files: 4096, time: 2h}
 //	tools: {only: false, rules: [{tool: "files_*", policy: allow}, {tool: shell_exec, policy: ask, tier: write}]}
 //	delegate: [reviewer]           # agents that this one may hand work to
+//	records: read                  # the company's records, by governed tools: read or write
 //	sandbox: {fail_closed_on_sandbox_error: true, transparent_network: true}   # both true (default)
 //	run_as: builder                  # a user of this host, for runs by root
 //	service: true                    # in the background, it is started again when it ends
@@ -93,6 +94,7 @@ type Profile struct {
 	Commit     *Commit // nil where the file has no such key
 	Limits     Limits
 	Tools      Tools
+	Records    policy.Records    // what it does with the company's records; RecordsNone where the file says nothing
 	Delegate   []bourn.AgentName // those that this one may hand work to, each once and not itself
 	Sandbox    Sandbox
 	RunAs      string // the user that a run by root becomes, by name or uid; "" where the file names none

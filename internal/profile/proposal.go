@@ -46,6 +46,7 @@ var proposalSchema = []key{
 	{name: "commit", decode: notProposed(ofAgents)},
 	{name: "hitl", later: true},
 	{name: "tools", bare: true, decode: notProposed(ofAgents)},
+	{name: "records", decode: notProposed("the company's records are the person's to open")},
 	{name: "delegate", bare: true, decode: notProposed("it names other agents, and those are the person's")},
 }
 

@@ -67,6 +67,7 @@ func TestParseProposalRefuses(t *testing.T) {
 		"tools: {}":                                 "tools cannot be proposed: it is a key of an agent's profile",
 		"context: {roots: [src]}":                   "p.yaml:2:10: context cannot be proposed: the person chooses what an agent is offered",
 		"commit: {requires: [verified]}":            "p.yaml:2:9: commit cannot be proposed: it is a key of an agent's profile",
+		"records: read":                             "p.yaml:2:10: records cannot be proposed: the company's records are the person's to open",
 		"delegate: [reviewer]":                      "p.yaml:2:11: delegate cannot be proposed: it names other agents",
 		"filesystem: {read: [~other/a]}":            "another person's home",
 		"filesystem: {read: [\"src/*\"]}":           `"src/*" is a pattern`,

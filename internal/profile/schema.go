@@ -66,6 +66,7 @@ var schema = []key{
 		{name: "rules", bare: true, decode: (*decoder).toolRules},
 	}},
 	{name: "delegate", bare: true, decode: (*decoder).delegates},
+	{name: "records", decode: (*decoder).records},
 	{name: "sandbox", bare: true, keys: []key{
 		{name: "fail_closed_on_sandbox_error", decode: truth(func(p *Profile) *bool { return &p.Sandbox.FailClosed })},
 		{name: "transparent_network", decode: truth(func(p *Profile) *bool { return &p.Sandbox.Transparent })},

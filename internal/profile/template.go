@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"bourn"
+	"bourn/internal/policy"
 )
 
 // A Draft is what a new profile holds. Command and lists may be empty.
@@ -17,6 +18,7 @@ type Draft struct {
 	Write, Read, Deny []string
 	Env               []string // names to pass
 	SpawnDirs         []string // with one, only system paths and these may execute
+	Records           policy.Records
 }
 
 // Template returns the text of a new profile, with comments for whoever edits it next. The
@@ -43,6 +45,9 @@ func Template(d Draft) ([]byte, error) {
 	}
 	if len(d.SpawnDirs) > 0 {
 		fmt.Fprintf(&b, "processes: {mode: allowlist, spawn_dirs: [%s]}\n", strings.Join(quoteAll(d.SpawnDirs), ", "))
+	}
+	if d.Records != policy.RecordsNone {
+		fmt.Fprintf(&b, "records: %s\n", d.Records)
 	}
 	b.WriteString("\nfilesystem:\n")
 	writeList(&b, "write", "Everything below these may be read and written.", d.Write)

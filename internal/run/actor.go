@@ -52,7 +52,7 @@ func (a *actorOf) tools() (io.ReadWriteCloser, error) {
 }
 
 func (a *actorOf) upgrade(what string) (net.Conn, error) {
-	return upgrade(api.NewSocketClient(a.home.Socket()), Report{Run: a.id, Agent: a.Options.Agent, Parent: a.parent()}, what)
+	return upgrade(api.NewSocketClient(a.home.Socket()), Report{Run: a.id, Agent: a.Options.Agent, Parent: a.parent()}, a.Options.Records, what)
 }
 
 // start starts the actor where none runs.
@@ -90,7 +90,7 @@ func (a *actorOf) start() error {
 	work.Go(func() {
 		defer ours.Close()
 		defer theirs.Close()
-		_, _ = launch.Run(launch.Config{Plan: &plan, Program: a.home.Program, Stdin: theirs, Stdout: theirs, Aside: true,
+		_, _ = launch.Run(launch.Config{Plan: &plan, Program: a.home.Program, Stdin: theirs, Stdout: theirs, Aside: true, Steady: true,
 			Report:  func(int) ([]byte, error) { return json.MarshalIndent(a.report(), "", "  ") },
 			Network: a.serveNetworkAside, Sealed: func(int, int) error { theirs.Close(); return nil }})
 	})

@@ -31,6 +31,7 @@ type NewAgent struct {
 	Env     []string // names to pass
 	Spawn   []string // spawn dirs; with one, only system paths and these may execute
 	Cwd     string   // canonical
+	Records policy.Records
 
 	Placeholders []string // what to deny as Deny does, with a placeholder
 }
@@ -98,7 +99,7 @@ func (h *Home) newProfile(n NewAgent) ([]byte, error) {
 		return nil, err
 	}
 	text, err := profile.Template(profile.Draft{Agent: n.Name, Command: n.Command, Presets: n.Presets, RunAs: n.RunAs,
-		Write: writes, Read: reads, Deny: denies, Env: n.Env, SpawnDirs: spawns})
+		Write: writes, Read: reads, Deny: denies, Env: n.Env, SpawnDirs: spawns, Records: n.Records})
 	for _, path := range held {
 		if err != nil {
 			return nil, err

@@ -255,6 +255,9 @@ func (p *Prepared) again(more ...string) string {
 	add("--spawn-dir", o.SpawnDirs...)
 	add("--env", o.Env...)
 	add("--host", o.Hosts...)
+	if o.Records != policy.RecordsNone {
+		add("--records", string(o.Records))
+	}
 	for i := 0; i+1 < len(more); i += 2 {
 		add(more[i], more[i+1])
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"bourn"
 	"bourn/internal/review"
@@ -27,7 +28,8 @@ type PersonActor struct {
 	Key     []byte          // identity.pub, by which they are signed
 	Dir     string          // the working directory
 	Run     string          // the run's id, as the control plane's log has it
-	// Read and Write are what the base seal shows; the person's home may be among them.
+	// Read and Write are what the base seal shows; the person's home may be among them. For an
+	// agent they are what others write, too.
 	Read, Write []string
 }
 
@@ -56,6 +58,10 @@ func (h *Home) ServePerson(a PersonActor, sock, stderr *os.File) (Outcome, error
 // prepareAs plans the actor by what came with the order, and by nothing that came with another:
 // actors of one person start at once, and the hard blocks of one order may be older.
 func (h *Home) prepareAs(a PersonActor) (*Prepared, error) {
+	dir, err := workingDirectory(a.Dir)
+	if err != nil {
+		return nil, err
+	}
 	if err := h.Make(); err != nil {
 		return nil, err
 	}
@@ -67,13 +73,43 @@ func (h *Home) prepareAs(a PersonActor) (*Prepared, error) {
 	if err := h.lay(a); err != nil {
 		return nil, err
 	}
-	o := Options{Agent: a.Agent, Cwd: a.Dir, Starting: true}
+	// What somebody proposes in a circle keeps nobody else of it from what is theirs.
+	o := Options{Agent: a.Agent, Cwd: dir, Starting: true, others: slices.Concat(a.Read, a.Write)}
 	if a.Agent == "" {
 		o.Read, o.Write, o.wholeHome = a.Read, a.Write, true
-		// What somebody proposes in a circle keeps nobody else of it from what is theirs.
 		o.Proposal = NoProposal
 	}
-	return h.Prepare(o)
+	p, err := h.Prepare(o)
+	if err == nil && p.Plan.Cwd != dir && dir != h.Person {
+		err = bourn.WithHint(fmt.Errorf("%w: the working directory %q is not granted", bourn.ErrDenied, a.Dir), elsewhere)
+	}
+	return p, err
+}
+
+// elsewhere is what to do about a working directory that an actor cannot begin in.
+const elsewhere = "make a token for a directory that the agent's profile grants: bourn key mcp new"
+
+// workingDirectory returns the real path of the directory that an actor is to begin in. One that
+// is not there, or that the person may not see, is an error before anything is sealed.
+func workingDirectory(dir string) (string, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(real)
+	}
+	switch {
+	case !filepath.IsAbs(dir):
+		err = fmt.Errorf("%w: the working directory %q is not an absolute path", bourn.ErrInvalid, dir)
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("%w: there is no directory %q", bourn.ErrNotFound, dir)
+	case errors.Is(err, fs.ErrPermission):
+		err = fmt.Errorf("%w: the working directory %q cannot be entered", bourn.ErrDenied, dir)
+	case err != nil || !info.IsDir():
+		err = fmt.Errorf("%w: %q is no directory", bourn.ErrInvalid, dir)
+	default:
+		return real, nil
+	}
+	return "", bourn.WithHint(err, elsewhere)
 }
 
 // lay puts what came with the order where a run looks for it.

@@ -25,6 +25,7 @@ func (p *Prepared) proposals() error {
 		return err
 	}
 	f := p.home.finder()
+	f.others = p.Options.others
 	if p.Options.Agent == "" {
 		if p.proposed, err = f.nearest(p.Options.Cwd, accepted); err != nil {
 			return err

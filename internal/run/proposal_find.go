@@ -1,17 +1,23 @@
 package run
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"slices"
+
+	"bourn/internal/policy"
+)
 
 // A finder looks for .git in each directory once, and reads each proposal once: the
 // directories above those that are granted are mostly the same.
 type finder struct {
-	home *Home
-	git  map[string]bool
-	read map[string]*Proposal
+	home   *Home
+	git    map[string]bool
+	read   map[string]*Proposal
+	others []string // directories in which there is no proposal
 }
 
 func (h *Home) finder() *finder {
-	return &finder{h, map[string]bool{}, map[string]*Proposal{}}
+	return &finder{home: h, git: map[string]bool{}, read: map[string]*Proposal{}}
 }
 
 func (f *finder) holdsGit(dir string) bool {
@@ -56,7 +62,7 @@ func (f *finder) enclosing(dir string) []string {
 // proposal returns the proposal of a directory, as [Home.readProposal] does.
 func (f *finder) proposal(root string) (*Proposal, error) {
 	q, known := f.read[root]
-	if known {
+	if known || slices.ContainsFunc(f.others, func(dir string) bool { return policy.Under(root, dir) }) {
 		return q, nil
 	}
 	q, err := f.home.readProposal(root)

@@ -27,6 +27,7 @@ type Options struct {
 	SpawnDirs []string
 	Env       []string // names to pass
 	Hosts     []string // to be reachable
+	Records   policy.Records
 	Presets   []string // by name, or NoPreset
 	RunAs     string   // the user that the command becomes, "" for the profile's or none
 	Proposal  string   // NoProposal leaves out what repositories propose
@@ -37,6 +38,7 @@ type Options struct {
 
 	wholeHome bool      // a person's actor without an agent: the home itself may be granted
 	proposal  *Proposal // is shown to a person: it counts as accepted, and no other counts
+	others    []string  // directories that others than the person write: nothing is proposed there
 }
 
 // A Prepared run is planned and not started.
@@ -210,6 +212,7 @@ func (p *Prepared) fromProfile() {
 	}
 	p.network(prof)
 	p.tools(prof)
+	p.records(prof.Records, "profile")
 	r.Exec = policy.ExecMode(prof.Processes.Mode)
 	r.Limits = policy.Limits(prof.Limits)
 	r.Advisory, r.Nested = !prof.Sandbox.FailClosed, prof.Sandbox.Nested
@@ -233,6 +236,13 @@ func (p *Prepared) network(prof *profile.Profile) {
 	}
 	for _, u := range prof.Network.Unix {
 		r.Unix = append(r.Unix, policy.Grant{Kind: policy.KindUnix, From: "profile", Place: policy.Place{Path: p.home.expand(u.Text)}})
+	}
+}
+
+// records takes what is granted of the company's records, where that is more.
+func (p *Prepared) records(r policy.Records, from string) {
+	if q := p.Request; !q.Records.Holds(r) {
+		q.Records, q.RecordsFrom = r, from
 	}
 }
 
@@ -308,6 +318,7 @@ func (p *Prepared) fromFlags() error {
 	if err := p.hostFlags(); err != nil {
 		return err
 	}
+	p.records(o.Records, "flag")
 	covered := slices.ContainsFunc(o.Read, func(r string) bool { return policy.Under(o.Cwd, p.absolute(r)) })
 	if len(o.Read) > 0 && policy.Broad(o.Cwd, []string{p.home.Person}) != "" {
 		covered = true // from a home, with something named: nothing is writable

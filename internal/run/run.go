@@ -98,7 +98,7 @@ func (p *Prepared) Run(s Streams, told func(Report), probe bool) (Outcome, error
 	result, err := launch.Run(launch.Config{
 		Child: s.Child, Plan: p.Plan, Program: p.home.Program, Stdin: s.In, Stdout: s.Out, Stderr: s.Err,
 		Report: r.prepare,
-		Sealed: r.sealed, Gate: gate.serve, Network: r.serveNetwork, Accessed: r.accessed(), Probe: probe, Aside: p.origin != nil, End: end,
+		Sealed: r.sealed, Gate: gate.serve, Network: r.serveNetwork, Accessed: r.accessed(), Probe: probe, Aside: p.origin != nil, Steady: p.actorOnly, End: end,
 		Notice: func(n launch.Notice) {
 			if len(r.notices) < maxNotices {
 				r.notices = append(r.notices, n)

@@ -195,7 +195,7 @@ func (h *Home) dropped(name bourn.AgentName, id string) int {
 			if it.Fate == policy.Dropped {
 				n++
 			}
-		case policy.KindDeny, policy.KindProtect, policy.KindTool, policy.KindDoor, policy.KindLimit, policy.KindDefault:
+		case policy.KindDeny, policy.KindProtect, policy.KindTool, policy.KindRecords, policy.KindDoor, policy.KindLimit, policy.KindDefault:
 		}
 	}
 	return n

@@ -98,6 +98,9 @@ func (p *Prepared) inherited() (worker.Inherited, error) {
 	for _, h := range same.HostDenies {
 		out.Hosts = append(out.Hosts, h.String())
 	}
+	if out.Records = string(same.Records); same.Records == policy.RecordsNone {
+		out.Records = policy.NoRecords
+	}
 	objects, all := told(p.objects())
 	out.Objects, out.Untold = objects, !all
 	return out, nil
@@ -161,7 +164,7 @@ func (p *Prepared) narrowing(j worker.Job, command []string) (policy.Narrowing, 
 		}
 		return out
 	}
-	n := policy.Narrowing{Root: j.Root.Path, Read: full(j.Work.Read), Write: full(j.Work.Write), Env: j.Work.Env, Tools: j.Work.Tools,
+	n := policy.Narrowing{Root: j.Root.Path, Read: full(j.Work.Read), Write: full(j.Work.Write), Env: j.Work.Env, Tools: j.Work.Tools, Records: j.Work.Records,
 		Limits: policy.Limits{Time: j.Work.Timeout}, Command: command}
 	for _, text := range j.Work.Deny {
 		if text == "" || strings.ContainsRune(text, 0) {

@@ -45,6 +45,9 @@ func (p *Prepared) narrowed(id string, j worker.Job, command []string) (*Prepare
 	if err != nil {
 		return nil, err
 	}
+	if has := j.Inherit.Records; has != "" {
+		req.Records = req.Records.Less(policy.Records(has))
+	}
 	c := &Prepared{home: p.home, account: p.account, accountFrom: p.accountFrom, Profile: p.Profile, Digest: p.Digest, Boundaries: p.Boundaries,
 		Options: Options{Agent: p.Options.Agent, Command: command, Cwd: j.Root.Path, Presets: p.Options.Presets, Proposal: p.Options.Proposal, Watch: p.Options.Watch},
 		Request: req, links: p.links, believed: p.believed, origin: &origin{run: id, parent: j.Parent}, template: p.does(), known: p.objects()}

@@ -15,6 +15,7 @@ import (
 	"bourn"
 	"bourn/api"
 	"bourn/internal/launch"
+	"bourn/internal/policy"
 )
 
 // ServeTools carries MCP between in and out and the control plane's tools, for a run whose
@@ -30,7 +31,7 @@ import (
 // has gone.
 func (p *Prepared) ServeTools(in io.Reader, out io.Writer, stderr *os.File) (Outcome, error) {
 	return p.actor(stderr, func(client *api.Client, r Report) error {
-		tools, err := upgrade(client, r, "mcp")
+		tools, err := upgrade(client, r, p.Options.Records, "mcp")
 		if err != nil {
 			return err
 		}
@@ -90,7 +91,7 @@ func (p *Prepared) actor(stderr *os.File, serve func(*api.Client, Report) error)
 // ends with that. What keeps it from being connected is told.
 func (p *Prepared) connectActor(client *api.Client, r Report, actor net.Conn, crew *crew, serve func(), failed chan<- error) {
 	defer actor.Close()
-	to := func(what string) (net.Conn, error) { return upgrade(client, r, what) }
+	to := func(what string) (net.Conn, error) { return upgrade(client, r, p.Options.Records, what) }
 	control, err := to("actor")
 	if err == nil {
 		if err = p.startChildren(crew, r.Run, to, func() { actor.Close() }); err != nil {
@@ -110,12 +111,16 @@ func (p *Prepared) connectActor(client *api.Client, r Report, actor net.Conn, cr
 
 // upgrade asks the control plane to take a connection over for a run. One that works for
 // another says so: it is nobody's once that no longer waits for it, and then it is refused.
-func upgrade(client *api.Client, r Report, what string) (net.Conn, error) {
+// What a flag grants of records is said too: what a profile does, the control plane reads.
+func upgrade(client *api.Client, r Report, records policy.Records, what string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), upgradeWithin)
 	defer cancel()
 	query := url.Values{"agent": {string(r.Agent)}}
 	if r.Parent != "" {
 		query.Set("of", r.Parent)
+	}
+	if records != policy.RecordsNone {
+		query.Set("records", string(records))
 	}
 	return client.Upgrade(ctx, "/v1/runs/"+url.PathEscape(r.Run)+"/"+what+"?"+query.Encode(), "bourn-"+what)
 }

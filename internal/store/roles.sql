@@ -8,6 +8,7 @@
 --   bourn_control  the control plane's own work
 --   bourn_member   what a member does in control, through the door
 --   bourn_app      what a member does in records, through the door
+--   bourn_signal   ends connections of agents' roles, by a function that looks at the role
 --   bc_person      the group of the roles that persons' agents connect as, bc_m_*
 do $$
 declare
@@ -17,7 +18,7 @@ begin
   perform pg_advisory_xact_lock(7720, 1);
   for wanted in
     select * from (values
-      ('bourn_owner', false), ('bourn_records', false), ('bourn_auth', false), ('bc_person', false),
+      ('bourn_owner', false), ('bourn_records', false), ('bourn_auth', false), ('bourn_signal', false), ('bc_person', false),
       ('bourn_control', true), ('bourn_member', true), ('bourn_app', true)
     ) as r(name, login)
   loop
@@ -32,6 +33,9 @@ begin
         wanted.name, case when wanted.login then 'login' else 'nologin' end);
     end if;
   end loop;
+  if not pg_catalog.pg_has_role('bourn_signal', 'pg_signal_backend', 'usage') then
+    grant pg_signal_backend to bourn_signal;
+  end if;
   -- An abandoned transaction must not hold what others wait for.
   alter role bourn_control set idle_in_transaction_session_timeout = '60s';
   alter role bourn_member set idle_in_transaction_session_timeout = '60s';

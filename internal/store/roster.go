@@ -98,7 +98,8 @@ func roster(ctx context.Context, pool *pgxpool.Pool) ([]Member, error) {
 	return members, classify(err)
 }
 
-// SyncRoster writes to control what the record says of its members, where they differ.
+// SyncRoster writes to control what the record says of its members and circles, where they
+// differ.
 func (s *Store) SyncRoster(ctx context.Context) error {
 	want, err := s.Roster(ctx)
 	if err != nil {
@@ -120,7 +121,7 @@ func (s *Store) SyncRoster(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return s.syncCircles(ctx)
 }
 
 func same(a, b Member) bool {

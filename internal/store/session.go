@@ -46,6 +46,9 @@ type Door struct {
 	role     string
 }
 
+// ErrSessionEnded is what who acts as a session that has ended is refused with.
+var ErrSessionEnded = bourn.WithHint(fmt.Errorf("%w: the session has ended", bourn.ErrDenied), "sign in again")
+
 // A Querier runs statements inside a transaction whose end is not the caller's to choose.
 type Querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -56,9 +59,24 @@ type Querier interface {
 
 // Issue makes a session for a member, valid for at most 31 days.
 func (d Door) Issue(ctx context.Context, member MemberID, kind Kind, valid time.Duration) (Session, error) {
+	return issue(ctx, d.sessions, member, d.role, kind, valid, false)
+}
+
+// IssueReading makes a session that sees what the member sees and changes nothing.
+func (d Door) IssueReading(ctx context.Context, member MemberID, kind Kind, valid time.Duration) (Session, error) {
+	return issue(ctx, d.sessions, member, d.role, kind, valid, true)
+}
+
+// IssueFor makes a session for a member that holds on connections of one role to the
+// records. The database keeps that one that is readOnly changes nothing.
+func (s *Store) IssueFor(ctx context.Context, member MemberID, role string, kind Kind, valid time.Duration, readOnly bool) (Session, error) {
+	return issue(ctx, s.issuer, member, role, kind, valid, readOnly)
+}
+
+func issue(ctx context.Context, pool *pgxpool.Pool, member MemberID, role string, kind Kind, valid time.Duration, readOnly bool) (Session, error) {
 	s := Session{token: newSecret(), Member: member}
-	err := d.sessions.QueryRow(ctx, "select auth.issue($1, $2, $3, $4, $5)",
-		s.hash(), member, d.role, kind, pgtype.Interval{Microseconds: valid.Microseconds(), Valid: true}).Scan(&s.Expires)
+	err := pool.QueryRow(ctx, "select auth.issue($1, $2, $3, $4, $5, $6)",
+		s.hash(), member, role, kind, pgtype.Interval{Microseconds: valid.Microseconds(), Valid: true}, readOnly).Scan(&s.Expires)
 	if err != nil {
 		return Session{}, fmt.Errorf("cannot issue a session: %w", classify(err))
 	}
@@ -76,7 +94,7 @@ func (d Door) Revoke(ctx context.Context, s Session) error {
 func (s Session) hash() []byte { return hashOf(s.token) }
 
 // As runs f in a transaction that acts as the session, and commits it if f returns nil.
-// A session that has ended is ErrDenied, before f is called.
+// A session that has ended is ErrSessionEnded, before f is called.
 func (d Door) As(ctx context.Context, s Session, f func(ctx context.Context, q Querier) error) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -104,7 +122,7 @@ func (d Door) As(ctx context.Context, s Session, f func(ctx context.Context, q Q
 		}
 	}()
 	if me == nil || *me != s.Member {
-		return bourn.WithHint(fmt.Errorf("%w: the session has ended", bourn.ErrDenied), "sign in again")
+		return ErrSessionEnded
 	}
 	if err := f(ctx, conn.Conn()); err != nil {
 		return classify(err)

@@ -108,6 +108,9 @@ func classify(err error) error {
 	if err == nil {
 		return nil
 	}
+	if known := new(wrapped); errors.As(err, known) {
+		return err // and what was said about it since stays
+	}
 	var connecting *pgconn.ConnectError
 	if errors.As(err, &connecting) {
 		return wrapped{errAway, err} // also one that is not let in: nothing was asked
@@ -143,10 +146,16 @@ func classifyRefused(refused *pgconn.PgError, err error) error {
 		return wrapped{bourn.WithHint(fmt.Errorf("%w: it was changed meanwhile, or is there already", bourn.ErrConflict), "look at it, and try again"), err}
 	case "57014", "25006": // took too long, or the server takes no changes
 		return wrapped{errAway, err}
+	case "23514", "23502": // against a rule of the table
+		return wrapped{fmt.Errorf("%w: a value is against a rule of the table", bourn.ErrInvalid), err}
+	case "BN001": // auth.change_circle
+		return wrapped{bourn.WithHint(fmt.Errorf("%w: the circle comes from the host's registry", bourn.ErrConflict), "change it there: bourn people circle"), err}
 	}
 	switch refused.Code[:min(2, len(refused.Code))] {
 	case "08", "28", "53", "57", "58": // connection, admission, no disk or memory, shut down, system
 		return wrapped{errAway, err}
+	case "54":
+		return wrapped{fmt.Errorf("%w: a value is too large", bourn.ErrInvalid), err}
 	case "22": // such as NUL in a text
 		return wrapped{fmt.Errorf("%w: the database cannot hold a value", bourn.ErrInvalid), err}
 	}

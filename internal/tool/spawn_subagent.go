@@ -21,12 +21,13 @@ type job struct {
 	Hosts   []string `json:"hosts,omitzero" jsonschema:"the only hosts it may reach; left out: the caller's"`
 	Tools   []string `json:"tools,omitzero" jsonschema:"the only governed tools it has, by name or beginning with a * behind; left out: the caller's"`
 	Env     []string `json:"env,omitzero" jsonschema:"the only variables it gets, by name; left out: the caller's"`
+	Records string   `json:"records,omitzero" jsonschema:"what it does with the company's records: read or none; left out: what the caller does"`
 	Timeout float64  `json:"timeout,omitzero" jsonschema:"seconds after which it is ended"`
 }
 
 // work is a task as it is reviewed.
 func (j job) work() (workspace.Job, error) {
-	w := workspace.Job{Task: j.Task, Root: j.Root, Agent: j.Agent, Read: j.Read, Write: j.Write, Deny: j.Deny, Hosts: j.Hosts, Tools: j.Tools, Env: j.Env}
+	w := workspace.Job{Task: j.Task, Root: j.Root, Agent: j.Agent, Read: j.Read, Write: j.Write, Deny: j.Deny, Hosts: j.Hosts, Tools: j.Tools, Env: j.Env, Records: j.Records}
 	if w.Root == "" {
 		w.Root = "."
 	}

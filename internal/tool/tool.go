@@ -57,7 +57,9 @@ func All() []*Tool {
 	return []*Tool{
 		filesRead(), filesList(), filesFind(), filesInspect(), filesSearch(),
 		filesWrite(), filesEdit(), filesPatch(), filesDelete(), filesMove(),
-		shellExec(), gitStatus(), gitDiff(), spawnSubagent(), parallelJobs(), whoami(),
+		shellExec(), gitStatus(), gitDiff(), spawnSubagent(), parallelJobs(),
+		recordsList(), recordsGet(), recordsCreate(), recordsUpdate(), recordsDelete(), tasksList(), tasksCreate(), tasksUpdate(),
+		recordsQuery(), whoami(),
 	}
 }
 

@@ -70,6 +70,7 @@ type Job struct {
 type Inherited struct {
 	Denies  []Deny   `json:"denies,omitempty"`
 	Hosts   []string `json:"hosts,omitempty"`
+	Records string   `json:"records,omitempty"` // all that it does with records: write, read or none
 	Objects []Object `json:"objects,omitempty"` // that were found for Denies and for hard blocks
 	Untold  bool     `json:"untold,omitempty"`  // these were too many: nobody else can be kept from them
 }

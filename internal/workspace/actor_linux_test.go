@@ -22,6 +22,9 @@ import (
 // actorVariable makes the test program an actor on descriptor 3, as its value says.
 const actorVariable = "BOURN_TEST_ACTOR"
 
+// quickly is for the environment of a child of a -race test, which else takes a second to end.
+const quickly = "GORACE=atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
 	if config := os.Getenv(actorVariable); config != "" {
 		os.Unsetenv(actorVariable)
@@ -41,6 +44,15 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// rounds is how often a test tries again what goes wrong only now and then: n times, or fewer
+// under the race detector in short, which is after what it sees in each round.
+func rounds(n int) int {
+	if testing.Short() && slower > 1 {
+		return n/5 + 1
+	}
+	return n
 }
 
 // An owner is the control plane's side, with an actor in a process of its own.
@@ -93,7 +105,7 @@ func startActor(t testing.TB, a *Actor) (net.Conn, *exec.Cmd) {
 	if a.Sole { // in a pid namespace of its own, and with a /proc of that
 		cmd = exec.Command("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", self)
 	}
-	cmd.Env = append(os.Environ(), actorVariable+"="+string(config))
+	cmd.Env = append(os.Environ(), actorVariable+"="+string(config), quickly)
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {

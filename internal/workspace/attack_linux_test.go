@@ -143,7 +143,7 @@ func TestGitExecutesNothingThatComesLater(t *testing.T) {
 			_ = o.ask(Request{Verb: Write, Path: ".git/config", Content: []byte(config)}, nil)
 		}
 	})()
-	for i := range 100 {
+	for i := range rounds(100) {
 		var r ExecResult
 		_ = o.ask(Request{Verb: Git, Command: "status"}, &r)
 		if _, err := os.Stat(canary + "/executed"); err == nil {
@@ -251,7 +251,7 @@ func TestGitElsewhereLater(t *testing.T) {
 					_ = o.ask(Request{Verb: Write, Path: at, Content: []byte(good)}, nil)
 				}
 			})()
-			for i := range 25 {
+			for i := range rounds(25) {
 				for _, command := range []string{"diff", "diff --staged"} {
 					var r ExecResult
 					_ = o.ask(Request{Verb: Git, Path: "mine", Command: command}, &r)
@@ -310,7 +310,7 @@ func TestAsideIsNotRead(t *testing.T) {
 			t.Errorf("%+v", s.Hits)
 		}
 	})
-	for range 300 {
+	for range rounds(300) {
 		put(t, dir+"/w/key", "SECRET")
 		_ = o.ask(Request{Verb: Write, Path: "w/key", Content: []byte("x")}, nil)
 	}
@@ -321,7 +321,7 @@ func TestAsideIsNotRead(t *testing.T) {
 func TestMoveTakesWhatWasJudged(t *testing.T) {
 	dir := tempDir(t)
 	o := newOwner(t, dir, rule("key", "glob", "/**/b/key", "write"))
-	for i := range 400 {
+	for i := range rounds(400) {
 		for _, d := range []string{"/a", "/b"} {
 			if err := os.RemoveAll(dir + d); err != nil {
 				t.Fatal(err)

@@ -19,11 +19,16 @@ type Client struct {
 	closer  io.Closer
 	hello   hello
 	ended   chan struct{}
+	turn    chan struct{} // holds one while nobody reads; see readFor
 
-	mu     sync.Mutex
-	next   uint64
-	calls  map[uint64]*waiting
-	failed bool
+	mu      sync.Mutex
+	next    uint64
+	calls   map[uint64]*waiting
+	failed  bool
+	streams int    // calls that want chunks
+	watched bool   // watch runs, or is about to
+	resting bool   // rested is to be called
+	seen    uint64 // next, when rested was last called
 }
 
 // waiting is a call that was sent. The reader never waits for it: there is room for every
@@ -31,8 +36,8 @@ type Client struct {
 type waiting struct {
 	done   chan done
 	over   chan struct{} // closed with done
-	chunks chan printed
-	room   chan struct{} // holds what may still be sent for it to read
+	chunks chan printed  // nil where none is wanted
+	room   chan struct{} // holds what may still be sent for it to read; likewise
 	blob   []byte        // of the result, set before done
 }
 
@@ -55,25 +60,20 @@ var errGone = &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unava
 
 // Dial greets the actor at the other end of conn, which the client closes.
 func Dial(ctx context.Context, conn io.ReadWriteCloser) (*Client, error) {
-	c := &Client{channel: newChannel(conn), closer: conn, calls: map[uint64]*waiting{}, ended: make(chan struct{})}
+	c := &Client{channel: newChannel(conn), closer: conn, calls: map[uint64]*waiting{}, ended: make(chan struct{}), turn: make(chan struct{}, 1), watched: true}
 	greeted := make(chan error, 1)
-	go func() {
-		defer close(c.ended)
-		err := c.greet()
-		greeted <- err
-		if err == nil {
-			c.read()
-		}
-	}()
+	go func() { greeted <- c.greet() }()
 	select {
 	case err := <-greeted:
 		if err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
+		c.turn <- struct{}{}
+		go c.watch()
 		return c, nil
 	case <-ctx.Done():
 		err := conn.Close()
-		<-c.ended
+		<-greeted
 		return nil, errors.Join(&Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: "the actor did not come up in time"}, err)
 	}
 }
@@ -90,45 +90,6 @@ func (c *Client) greet() error {
 	}
 	c.hello = *m.Hello
 	return nil
-}
-
-// read hands out what the actor sends, until it has gone. An actor that does not keep to the
-// protocol has gone, too.
-func (c *Client) read() {
-	for {
-		m, err := c.channel.receive()
-		c.mu.Lock()
-		w := c.calls[m.ID]
-		if err == nil && m.Chunk && w != nil {
-			select {
-			case w.chunks <- printed{m.blob, m.Errs}:
-			default:
-				err = errors.New("more chunks than were asked for")
-			}
-		}
-		if err != nil {
-			c.failed = true
-			for id, w := range c.calls {
-				delete(c.calls, id)
-				w.end(done{Problem: errGone})
-			}
-			c.mu.Unlock()
-			_ = c.closer.Close()
-			return
-		}
-		if m.Done != nil && w != nil {
-			delete(c.calls, m.ID)
-			w.blob = m.blob
-			w.end(*m.Done)
-		}
-		if m.Taken && w != nil {
-			select {
-			case w.room <- struct{}{}:
-			default: // more than were sent
-			}
-		}
-		c.mu.Unlock()
-	}
 }
 
 // SetRules forwards the hard blocks that hold for every call after this one. A nil document
@@ -159,9 +120,12 @@ func (c *Client) Do(ctx context.Context, r Request, review Review, result any, c
 
 // begin sends a call.
 func (c *Client) begin(r Request, review Review, chunks bool) (uint64, *waiting, error) {
-	w := &waiting{done: make(chan done, 1), over: make(chan struct{}), chunks: make(chan printed, window), room: make(chan struct{}, window)}
-	for range window {
-		w.room <- struct{}{}
+	w := &waiting{done: make(chan done, 1), over: make(chan struct{})}
+	if chunks {
+		w.chunks, w.room = make(chan printed, window), make(chan struct{}, window)
+		for range window {
+			w.room <- struct{}{}
+		}
 	}
 	c.mu.Lock()
 	if c.failed {
@@ -170,13 +134,13 @@ func (c *Client) begin(r Request, review Review, chunks bool) (uint64, *waiting,
 	}
 	c.next++
 	id := c.next
-	c.calls[id] = w
+	c.enter(id, w)
 	c.mu.Unlock()
 	content := r.Content
 	r.Content = nil
 	if err := c.channel.send(message{ID: id, Call: &call{r, review, chunks}, blob: content}); err != nil {
 		c.mu.Lock()
-		delete(c.calls, id)
+		c.leave(id)
 		c.mu.Unlock()
 		if bourn.CodeOf(err) == bourn.CodeInvalid {
 			return 0, nil, err
@@ -188,8 +152,14 @@ func (c *Client) begin(r Request, review Review, chunks bool) (uint64, *waiting,
 
 // finish waits for what comes of a call.
 func (c *Client) finish(ctx context.Context, id uint64, w *waiting, result any, chunk func([]byte, bool)) error {
-	// Cancelled from beside, as this one may be in chunk.
-	stop := context.AfterFunc(ctx, func() { _ = c.channel.send(message{ID: id, Cancel: true}) })
+	// Cancelled from beside, as this one may be in chunk, or reading. An actor that owes the
+	// answer too long is given up.
+	stop := context.AfterFunc(ctx, func() {
+		late := time.AfterFunc(giveUp, func() { _ = c.closer.Close() })
+		defer late.Stop()
+		_ = c.channel.send(message{ID: id, Cancel: true})
+		<-w.over
+	})
 	defer stop()
 	d := c.await(ctx, id, w, chunk)
 	if d.Problem != nil {
@@ -207,10 +177,17 @@ func (c *Client) finish(ctx context.Context, id uint64, w *waiting, result any, 
 	return nil
 }
 
-// await hands out chunks until the call is done.
+// await hands out chunks until the call is done. One that wants none reads meanwhile, where
+// nobody does.
 func (c *Client) await(ctx context.Context, id uint64, w *waiting, chunk func([]byte, bool)) done {
+	turn := c.turn
+	if w.chunks != nil {
+		turn = nil
+	}
 	for {
 		select {
+		case <-turn:
+			c.readFor(w)
 		case b := <-w.chunks:
 			if ctx.Err() != nil || chunk == nil {
 				continue
@@ -226,26 +203,6 @@ func (c *Client) await(ctx context.Context, id uint64, w *waiting, chunk func([]
 				}
 			}
 			return d
-		case <-ctx.Done():
-			return c.cancelled(w)
-		}
-	}
-}
-
-// cancelled waits for the answer to a call that was cancelled. An actor that owes it too
-// long is given up.
-func (c *Client) cancelled(w *waiting) done {
-	late := time.NewTimer(giveUp)
-	defer late.Stop()
-	for {
-		select {
-		case <-w.chunks:
-		case d := <-w.done:
-			return d
-		case <-late.C:
-			_ = c.closer.Close()
-			<-c.ended
-			return <-w.done
 		}
 	}
 }
@@ -265,7 +222,12 @@ func (c *Client) Home() string { return c.hello.Home }
 // Close ends the actor with all that it started, and waits until its side is closed.
 func (c *Client) Close() error {
 	err := c.closer.Close()
-	<-c.ended
+	select {
+	case <-c.ended:
+	case <-c.turn:
+		c.readFor(nil)
+		<-c.ended
+	}
 	if errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}

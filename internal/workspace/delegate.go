@@ -24,6 +24,7 @@ type Job struct {
 	Hosts   []string      `json:"hosts,omitzero"`
 	Tools   []string      `json:"tools,omitzero"`
 	Env     []string      `json:"env,omitzero"`     // names
+	Records string        `json:"records,omitzero"` // "" keeps the caller's; read or none
 	Timeout time.Duration `json:"timeout,omitzero"` // 0 for none besides the run's own
 }
 
@@ -47,7 +48,7 @@ func (j Job) Check() error {
 }
 
 func (j Job) isText() bool {
-	for _, list := range [][]string{{j.Task, j.Root, j.Agent}, j.Read, j.Write, j.Deny, j.Hosts, j.Tools, j.Env} {
+	for _, list := range [][]string{{j.Task, j.Root, j.Agent, j.Records}, j.Read, j.Write, j.Deny, j.Hosts, j.Tools, j.Env} {
 		for _, s := range list {
 			if !utf8.ValidString(s) {
 				return false

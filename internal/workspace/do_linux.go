@@ -36,6 +36,7 @@ func (w *work) do(ctx context.Context) (any, error) {
 		return w.git(ctx)
 	case Delegate:
 		return w.delegate()
+	case RecordsRead, RecordsWrite: // the control plane's to perform
 	}
 	return nil, fmt.Errorf("%w: no verb %q", bourn.ErrInvalid, w.request.Verb)
 }

@@ -61,12 +61,12 @@ func (w *work) resolve(given string, flags int) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := follow(at, flags)
+	fd, found, err := follow(at, flags)
 	if err != nil {
 		return nil, w.pathProblem(at, err)
 	}
 	p := &place{File: os.NewFile(uintptr(fd), at), given: at}
-	if p.at, err = pathOf(p.File); err == nil && ofProcess(p) {
+	if p.at, err = pathAt(p.File, found); err == nil && ofProcess(p) {
 		err = &Problem{Code: bourn.CodeInvalid, Reason: "invalid_path", Text: fmt.Sprintf("%q is what the kernel shows of a process, and no file", given), Hint: "use shell_exec"}
 	}
 	if err != nil {
@@ -78,13 +78,10 @@ func (w *work) resolve(given string, flags int) (*place, error) {
 
 // ofProcess reports whether a place is in a process's directory of /proc.
 func ofProcess(p *place) bool {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(p.Fd()), &st); err != nil || st.Type != unix.PROC_SUPER_MAGIC {
-		return false
-	}
 	for part := range strings.SplitSeq(p.at, "/") {
 		if _, err := strconv.Atoi(part); err == nil {
-			return true
+			var st unix.Statfs_t
+			return unix.Fstatfs(int(p.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
 		}
 	}
 	return false
@@ -107,16 +104,22 @@ func openat(dir int, path string, flags int) (int, error) {
 const maxLinks = 40
 
 // follow opens an absolute path as a place. It goes name by name where a link is on the
-// way: those of /proc lead where no name does, and are not followed.
-func follow(at string, flags int) (int, error) {
-	fd, err := openat(unix.AT_FDCWD, at, unix.O_PATH|flags)
-	if err != nil {
-		return fd, err
+// way: those of /proc lead where no name does, and are not followed. Where no link is on the
+// way, found is the path as the kernel knows it.
+func follow(at string, flags int) (fd int, found string, err error) {
+	if fd, err = openat(unix.AT_FDCWD, at, unix.O_PATH|flags); err != nil {
+		return fd, "", err
 	}
 	if found, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && found == at {
-		return fd, nil // no link was on the way
+		return fd, at, nil
 	}
 	unix.Close(fd)
+	fd, err = followLinks(at, flags)
+	return fd, "", err
+}
+
+// followLinks opens an absolute path as a place, name by name.
+func followLinks(at string, flags int) (fd int, err error) {
 	if fd, err = openat(unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY); err != nil {
 		return fd, err
 	}
@@ -212,6 +215,14 @@ func pathOf(f *os.File) (string, error) {
 	at, err := os.Readlink(procPath(f))
 	if err != nil {
 		return "", &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: "cannot tell what was opened: /proc is not there"}
+	}
+	return pathAt(f, at)
+}
+
+// pathAt is pathOf where the kernel's path was read already, or "" where it was not.
+func pathAt(f *os.File, at string) (string, error) {
+	if at == "" {
+		return pathOf(f)
 	}
 	var st unix.Stat_t
 	if !filepath.IsAbs(at) || unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0 {

@@ -77,7 +77,7 @@ func TestPatchAgainstGit(t *testing.T) {
 		}
 		return bytes.Join(lines, nil)
 	}
-	for round := range patchRounds {
+	for round := range rounds(patchRounds) {
 		before, after := tempDir(t), tempDir(t)
 		gitIn(t, after, "init", "-q")
 		for _, name := range names {

@@ -52,7 +52,7 @@ func TestSwappedLink(t *testing.T) {
 			o := newOwner(t, dir, rule("out", "prefix", outside, "read", "write", "delete", "execute"))
 			stop := swapping(t, a, b)
 			results := map[string]int{}
-			for i := range 600 {
+			for i := range rounds(600) {
 				var r ReadResult
 				err := o.ask(Request{Verb: Read, Path: path}, &r)
 				results["read "+reasonOf(err)]++

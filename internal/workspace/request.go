@@ -30,7 +30,13 @@ const (
 	Share   Verb = "share"   // a copy of a file or a directory for a circle
 	// Delegate opens where jobs are to work; whoever starts them is not the actor.
 	Delegate Verb = "delegate"
+	// Both are for the control plane to perform, with the company's records; no actor does.
+	RecordsRead  Verb = "records-read"
+	RecordsWrite Verb = "records-write"
 )
+
+// OfRecords reports whether the control plane performs it, with the company's records.
+func (v Verb) OfRecords() bool { return v == RecordsRead || v == RecordsWrite }
 
 // A Request is one call: what an agent asked for, by the tool's name, in the form that is
 // reviewed, digested and performed.
@@ -65,6 +71,8 @@ type Request struct {
 	// Jobs are what is handed to children, Parallel how many of them run at once.
 	Jobs     []Job `json:"jobs,omitempty"`
 	Parallel int   `json:"parallel,omitempty"`
+	// Input is what is done with records, as JSON in the tool's own form.
+	Input json.RawMessage `json:"input,omitempty"`
 }
 
 // verbs is the one table of what each verb does to which of a request's paths. Review asks
@@ -91,6 +99,9 @@ var verbs = map[Verb]struct {
 	Git:   {bourn.TierRead, []bourn.Operation{bourn.Read}, nil},
 
 	Delegate: {bourn.TierWrite, nil, nil}, // where its jobs work, see Action
+
+	RecordsRead:  {bourn.TierRead, nil, nil}, // no path: the database decides
+	RecordsWrite: {bourn.TierWrite, nil, nil},
 }
 
 // maxPatch is the longest patch, in bytes.
@@ -158,6 +169,9 @@ func (r Request) isText() bool {
 		if !utf8.ValidString(s) {
 			return false
 		}
+	}
+	if !utf8.Valid(r.Input) {
+		return false
 	}
 	for _, j := range r.Jobs {
 		if !j.isText() {

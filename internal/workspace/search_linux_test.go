@@ -133,7 +133,7 @@ func TestSearchWhileChanging(t *testing.T) {
 			_ = os.Symlink("/", dir+"/new/a/root")
 		}
 	})
-	for range 10 {
+	for range rounds(10) {
 		var s SearchResult
 		o.must(Request{Verb: Search, Query: "needle"}, &s)
 		if len(s.Hits) == 0 || s.Hits[len(s.Hits)-1].Path != "zzz" || s.Truncated {

@@ -47,7 +47,7 @@ func onCircle(t *testing.T, f func(t *testing.T)) {
 	outside, err := os.Readlink("/proc/self/ns/mnt")
 	mustDo(t, err)
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), shareVariable+"="+outside)
+	cmd.Env = append(os.Environ(), shareVariable+"="+outside, quickly)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
@@ -77,7 +77,7 @@ func actorAs(t *testing.T, uid int, groups []uint32, hardBlocks ...string) *owne
 	mustDo(t, err)
 	conn, theirs := socketpair(t)
 	cmd := exec.Command("/bin/sh", "-c", "umask 0777; exec /mnt/program")
-	cmd.Env, cmd.Dir = []string{actorVariable + "=" + string(config)}, a.Cwd
+	cmd.Env, cmd.Dir = []string{actorVariable + "=" + string(config), quickly}, a.Cwd
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{theirs}, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid), Groups: groups}, Pdeathsig: syscall.SIGKILL}
 	mustDo(t, cmd.Start())

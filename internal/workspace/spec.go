@@ -29,7 +29,8 @@ type Spec struct {
 	Key      []byte          `json:"key,omitempty"`     // what they are signed by: identity.pub
 	Dir      string          `json:"dir"`               // the working directory
 	Run      string          `json:"run"`               // the id that the run gets
-	// Read and Write are the places of the base seal: a person's actor without an agent.
+	// Read and Write are the places of the base seal, that of a person's actor without an agent.
+	// For an agent they say what others than the person may have written.
 	Read  []string `json:"read,omitempty"`
 	Write []string `json:"write,omitempty"`
 }

@@ -3,9 +3,9 @@
 package storetest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"bourn/internal/store/cluster"
@@ -19,13 +19,17 @@ const nobody = 65534
 func Need(t testing.TB) {
 	t.Helper()
 	if _, err := cluster.Find(t.Context(), nil, 0); err != nil {
-		for name := range strings.SplitSeq(os.Getenv("BOURN_TEST_NEED"), ",") {
-			if strings.TrimSpace(name) == "postgres" {
-				t.Fatalf("needs PostgreSQL: %v", err)
-			}
-		}
-		t.Skipf("needs PostgreSQL: %v", err)
+		lack(t, "postgres", fmt.Sprintf("PostgreSQL: %v", err))
 	}
+}
+
+// ServerConfig is that of a cluster of other programs than the system's, as Programs and
+// Pretending return them.
+func ServerConfig(t testing.TB, programs string) cluster.Config {
+	t.Helper()
+	config := clusterConfig(shortDir(t))
+	config.Programs = []string{programs}
+	return config
 }
 
 // ClusterConfig is that of a cluster in a directory of the test's own, with everything

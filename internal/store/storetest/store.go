@@ -2,9 +2,9 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// server is the one server of a test program. Main ends it.
-var server struct {
+// A server is one that all tests of a test program share. Main ends it.
+type server struct {
 	once    sync.Once
 	cluster *cluster.Cluster
 	dir     string
@@ -25,60 +25,67 @@ var server struct {
 	made    atomic.Int64
 }
 
-// Main runs the tests of a package and ends the server that they used. A TestMain of a
-// package that calls New has nothing else to do.
+// The servers: the system's PostgreSQL, and a newer one from npm.
+var system, newer server
+
+// Main runs the tests of a package and ends the servers that they used. A TestMain of a
+// package that calls New or Each has nothing else to do.
 func Main(m *testing.M) {
 	code := m.Run()
-	if server.cluster != nil {
-		if err := server.cluster.Stop(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	if server.dir != "" {
-		if err := os.RemoveAll(server.dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
+	if err := errors.Join(system.end(), newer.end(), removePackages()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	os.Exit(code)
+}
+
+func (s *server) end() error {
+	var err error
+	if s.cluster != nil {
+		err = s.cluster.Stop(context.Background())
+	}
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return err
 }
 
 // loginRoles are the roles that a test may connect as.
 var loginRoles = []string{cluster.Admin, "bourn_control", "bourn_member", "bourn_app"}
 
-func start() {
+func (s *server) start(programs []string) {
 	dir, err := os.MkdirTemp("/tmp", "bourn")
 	if err != nil {
-		server.err = err
+		s.err = err
 		return
 	}
-	server.dir = dir
-	if server.err = os.Chmod(dir, 0o711); server.err != nil {
+	s.dir = dir
+	if s.err = os.Chmod(dir, 0o711); s.err != nil {
 		return
 	}
 	config := clusterConfig(dir)
-	config.Ident = nil
+	config.Ident, config.Programs = nil, programs
 	for _, role := range loginRoles {
 		config.Ident = append(config.Ident, cluster.Ident{OS: osUser(), Role: role})
 	}
 	config.Ident = append(config.Ident, cluster.Ident{OS: osUser(), Role: `/^bc_m_`})
 	// A test may be any person: the real map of a shared host stands in its own test.
 	config.Rules = []string{"local all bourn_control,bourn_member,bourn_app peer map=bourn", "local all +bc_person trust"}
-	if server.cluster, server.err = cluster.Start(context.Background(), config); server.err != nil {
+	if s.cluster, s.err = cluster.Start(context.Background(), config); s.err != nil {
 		return
 	}
-	server.err = store.Prepare(context.Background(), func(db string) string { return server.cluster.ConnString(cluster.Admin, db) })
-	if server.err != nil {
+	s.err = store.Prepare(context.Background(), func(db string) string { return s.cluster.ConnString(cluster.Admin, db) })
+	if s.err != nil {
 		return
 	}
-	server.err = admin(context.Background(), "postgres",
+	s.err = s.admin(context.Background(), "postgres",
 		"alter database control is_template true", "alter database records is_template true")
 }
 
 // A Database is a pair of fresh databases on the test's server.
 type Database struct {
 	*store.Store
+	server *server
 	suffix string
 }
 
@@ -86,17 +93,38 @@ type Database struct {
 func New(t testing.TB) *Database {
 	t.Helper()
 	Need(t)
-	server.once.Do(start)
-	if server.err != nil {
-		t.Fatal(server.err)
+	return system.database(t)
+}
+
+// Each runs a test on databases of its own on each server: the system's PostgreSQL, and a
+// newer one from npm.
+func Each(t *testing.T, f func(t *testing.T, db *Database)) {
+	t.Helper()
+	t.Run("system", func(t *testing.T) { f(t, New(t)) })
+	t.Run("newer", func(t *testing.T) { f(t, Newer(t)) })
+}
+
+// Newer returns a store like New, on a newer server from npm; see Programs.
+func Newer(t testing.TB) *Database {
+	t.Helper()
+	return newer.database(t, Programs(t, NewerVersion))
+}
+
+// database makes databases on a server, which is started from programs where it does not run
+// yet; none are the system's.
+func (s *server) database(t testing.TB, programs ...string) *Database {
+	t.Helper()
+	s.once.Do(func() { s.start(programs) })
+	if s.err != nil {
+		t.Fatal(s.err)
 	}
-	d := &Database{suffix: fmt.Sprintf("_%d", server.made.Add(1))}
+	d := &Database{server: s, suffix: fmt.Sprintf("_%d", s.made.Add(1))}
 	for _, db := range []struct{ name, owner, connect string }{
 		{"control", "bourn_owner", "bourn_control, bourn_member"},
 		{"records", "bourn_records", "bourn_control, bourn_app, bc_person"},
 	} {
 		name := db.name + d.suffix
-		err := admin(t.Context(), "postgres",
+		err := s.admin(t.Context(), "postgres",
 			fmt.Sprintf("create database %s template %s owner %s", name, db.name, db.owner),
 			fmt.Sprintf("revoke all on database %s from public", name),
 			fmt.Sprintf("grant connect on database %s to %s", name, db.connect))
@@ -104,23 +132,23 @@ func New(t testing.TB) *Database {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := admin(context.Background(), "postgres", "drop database "+name+" with (force)"); err != nil {
+			if err := s.admin(context.Background(), "postgres", "drop database "+name+" with (force)"); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	s, err := store.Open(t.Context(), d.URL)
+	opened, err := store.Open(t.Context(), d.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
-	d.Store = s
+	t.Cleanup(opened.Close)
+	d.Store = opened
 	return d
 }
 
 // URL returns what a role connects to a database of the test's by.
 func (d *Database) URL(role, database string) string {
-	return server.cluster.ConnString(role, database+d.suffix)
+	return d.server.cluster.ConnString(role, database+d.suffix)
 }
 
 // Connect returns a connection of its own as a role, closed when the test ends.
@@ -138,13 +166,13 @@ func (d *Database) Connect(t testing.TB, role, database string) *pgx.Conn {
 func (d *Database) Admin(t testing.TB, database string, statements ...string) {
 	t.Helper()
 	// A test's clean-up comes here as well, when its context has ended.
-	if err := admin(context.WithoutCancel(t.Context()), database+d.suffix, statements...); err != nil {
+	if err := d.server.admin(context.WithoutCancel(t.Context()), database+d.suffix, statements...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func admin(ctx context.Context, database string, statements ...string) error {
-	conn, err := pgx.Connect(ctx, server.cluster.ConnString(cluster.Admin, database))
+func (s *server) admin(ctx context.Context, database string, statements ...string) error {
+	conn, err := pgx.Connect(ctx, s.cluster.ConnString(cluster.Admin, database))
 	if err != nil {
 		return err
 	}
@@ -157,5 +185,11 @@ func admin(ctx context.Context, database string, statements ...string) error {
 	return nil
 }
 
-// SocketDir is where the server's socket stands.
-func SocketDir() string { return filepath.Join(server.dir, "s") }
+// SocketDir is where the socket of the system's server stands.
+func SocketDir() string { return system.cluster.SocketDir() }
+
+// ServerURL returns what a role connects by to a database of the server's that no test
+// made, such as postgres.
+func (d *Database) ServerURL(role, database string) string {
+	return d.server.cluster.ConnString(role, database)
+}

@@ -14,7 +14,11 @@
 // Nothing.
 package tier
 
-import "bourn"
+import (
+	"strings"
+
+	"bourn"
+)
 
 // A Tool is a governed tool by its name.
 type Tool struct {
@@ -32,6 +36,29 @@ func Tools() []Tool {
 		{"shell_exec", bourn.TierWrite},
 		{"git_status", bourn.TierRead}, {"git_diff", bourn.TierRead},
 		{"spawn_subagent", bourn.TierWrite}, {"parallel_jobs", bourn.TierWrite},
+		{"records_list", bourn.TierRead}, {"records_get", bourn.TierRead},
+		{"records_create", bourn.TierWrite}, {"records_update", bourn.TierWrite}, {"records_delete", bourn.TierWrite},
+		{"tasks_list", bourn.TierRead}, {"tasks_create", bourn.TierWrite}, {"tasks_update", bourn.TierWrite},
+		{RecordsQuery, bourn.TierWrite},
 		{"whoami", bourn.TierRead},
 	}
+}
+
+// RecordsQuery is the tool for SQL. What it does depends on the SQL, so that the database
+// alone keeps it from writing.
+const RecordsQuery = "records_query"
+
+// NeedsRecords reports whether a tool works on the company's records, which are a door.
+func NeedsRecords(name string) bool {
+	return strings.HasPrefix(name, "records_") || strings.HasPrefix(name, "tasks_")
+}
+
+// Reads reports whether a governed tool is one that a door for reading is open to.
+func Reads(name string) bool {
+	for _, t := range Tools() {
+		if t.Name == name {
+			return t.Tier == bourn.TierRead || name == RecordsQuery
+		}
+	}
+	return false
 }
