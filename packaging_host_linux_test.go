@@ -37,7 +37,7 @@ done | grep -c 'is no member'`, "2")
 	const members = `bourn db psql -- -Atc 'select name, os_uid = 0, administrator from auth.members order by name' 2>/dev/null`
 	m.is("the members", members, "ann|f|f\nroot|t|t")
 	m.is("the database", "bourn db status | sed -n 's/^state *//p'", "running, as bourn-db")
-	m.sh(`bourn db psql records -- -c 'create role bc_m_jgiv4dl5jn login in role bc_person; create role bc_m_other login in role bc_person' 2>/dev/null`)
+	m.sh(`bourn db psql records -- -c 'create role bc_m_other login in role bc_person' 2>/dev/null`)
 	m.is("ann there", ann+"sh -c 'for role in bc_m_jgiv4dl5jn bc_m_other bourn_app postgres; do psql -h /run/bourn-db -U $role -d records -Atc \"select current_user\" 2>/dev/null || echo no; done'",
 		"bc_m_jgiv4dl5jn\nno\nno\nno")
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"bourn/internal/posix"
 	"bourn/internal/run/runtest"
 )
 
@@ -211,6 +212,22 @@ var namespaced = strings.Fields(`PrivateTmp PrivateMounts PrivateUsers PrivatePI
 	ProcSubset ProtectControlGroups ReadOnlyPaths ReadWritePaths InaccessiblePaths ExecPaths NoExecPaths BindPaths
 	BindReadOnlyPaths TemporaryFileSystem RootDirectory RootImage RootHash MountImages ExtensionImages ExtensionDirectories MountAPIVFS MountFlags
 	NetworkNamespacePath IPCNamespacePath LogNamespace LoadCredential LoadCredentialEncrypted SetCredential SetCredentialEncrypted ImportCredential`)
+
+// TestDatabaseSocket sees that the helper connects where the package's database listens, with and
+// without the file that names the place.
+func TestDatabaseSocket(t *testing.T) {
+	for file, want := range map[string]string{
+		"database-socket":  posix.DatabaseSocketDir + "/.s.PGSQL.5432\n",
+		"bourn-db.service": " --socket-directory=" + posix.DatabaseSocketDir + " ",
+		"bourn.service":    "\nEnvironment=BOURN_DATABASE_SOCKET=" + posix.DatabaseSocketDir + "\n",
+		"tmpfiles.conf":    "\nd " + posix.DatabaseSocketDir + "  0710 bourn-db bc_shared -\n",
+	} {
+		text, err := os.ReadFile(filepath.Join("packaging", file))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s does not have %q: %v", file, want, err)
+		}
+	}
+}
 
 // TestUnits keeps options out of units that would break them, and sees that the page says which.
 func TestUnits(t *testing.T) {

@@ -16,8 +16,8 @@ const (
 	databasePath = "/etc/bourn/database-socket"
 )
 
-// databaseSocket is where the control plane of a shared host has the socket of its PostgreSQL.
-const databaseSocket = "/run/bourn/postgres/.s.PGSQL.5432"
+// databaseSocket is the socket of the PostgreSQL that bourn-db.service runs.
+const databaseSocket = posix.DatabaseSocketDir + "/.s.PGSQL.5432"
 
 // maxDatabase bounds the second one, in bytes.
 const maxDatabase = 256

@@ -276,10 +276,10 @@ func TestDial(t *testing.T) {
 		asking{}.ask(t, "dial", ann).refused(t, posix.RuntimeUnavailable, "")
 		// It connects as the person, who must be let in.
 		must(t, os.Remove(databasePath))
-		must(t, os.Chmod("/run/bourn/postgres", 0o700))
+		must(t, os.Chmod(posix.DatabaseSocketDir, 0o700))
 		asking{}.ask(t, "dial", ann).refused(t, posix.RuntimeUnavailable, "permission denied")
-		must(t, os.Chown("/run/bourn/postgres", 0, sharedGID))
-		must(t, os.Chmod("/run/bourn/postgres", 0o750))
+		must(t, os.Chown(posix.DatabaseSocketDir, 0, sharedGID))
+		must(t, os.Chmod(posix.DatabaseSocketDir, 0o750))
 		checkDial(t, listening)
 	})
 }

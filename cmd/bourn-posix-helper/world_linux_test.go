@@ -139,7 +139,7 @@ func enter(t testing.TB, outside string) {
 		must(t, unix.Mount("world", at, "tmpfs", 0, "mode=755"))
 	}
 	unix.Umask(0o022)
-	for _, dir := range []string{"/mnt/bin", "/mnt/libexec/bourn", "/etc/bourn", "/run/bourn/postgres", homes} {
+	for _, dir := range []string{"/mnt/bin", "/mnt/libexec/bourn", "/etc/bourn", posix.DatabaseSocketDir, homes} {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
 	write(t, programFile, self, 0, 0, 0o755)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 
 	"bourn"
@@ -39,7 +38,7 @@ func dbServe(cmd *cobra.Command, f operation.DatabaseServe) error {
 		err = notify.say("READY=1")
 	}
 	if err == nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "bourn: database ready: %s\n", bourn.Printable(filepath.Join(c.SocketDir(), ".s.PGSQL.5432")))
+		fmt.Fprintf(cmd.OutOrStdout(), "bourn: database ready: %s\n", bourn.Printable(cluster.Socket(c.SocketDir())))
 		keeping, stop := context.WithCancel(ctx)
 		var kept sync.WaitGroup
 		kept.Go(func() { roles.Keep(keeping) })

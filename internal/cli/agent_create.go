@@ -4,13 +4,18 @@ import (
 	"strings"
 
 	"bourn"
+	"bourn/internal/policy"
 	"bourn/internal/run"
 
 	"github.com/spf13/cobra"
 )
 
+// recordsUsage is what --records means.
+const recordsUsage = "what governed tools do with the company's records: `read` or write"
+
 func (a *app) createCommand() *cobra.Command {
 	var n run.NewAgent
+	var records string
 	cmd := &cobra.Command{
 		Use:   "create NAME [flags] [-- COMMAND [ARG...]]",
 		Short: "Make an agent: its profile, its keys and a home of its own",
@@ -21,14 +26,18 @@ What --write and --read name must exist, and what is protected can never be gran
 bourn run --agent NAME executes when it names none. A known tool gets its preset, as in
 bourn run: --preset none leaves it out.`,
 		Example: `  bourn agent create builder --write ~/src/app --deny ~/src/app/.env -- claude
-  bourn agent create reader --read ~/src/lib`,
+  bourn agent create reader --read ~/src/lib
+  bourn agent create clerk --records write -- claude`,
 		Args: nameAndCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.agent(args[0])
 			if err != nil {
 				return err
 			}
-			n.Name, n.Command = name, args[1:]
+			if err := checkRecords(cmd, records, "leave it out for none"); err != nil {
+				return err
+			}
+			n.Name, n.Command, n.Records = name, args[1:], policy.Records(records)
 			if n.Cwd, _, err = a.where(); err != nil {
 				return err
 			}
@@ -48,6 +57,7 @@ bourn run: --preset none leaves it out.`,
 	fl.StringArrayVar(&n.Deny, "deny", nil, "a `PATH` or pattern to be closed, also inside what is granted")
 	fl.StringArrayVar(&n.Hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
 	fl.StringArrayVar(&n.Presets, "preset", nil, "the `NAME` of a preset to apply, or none; without it the one that fits the command")
+	fl.StringVar(&records, "records", "", recordsUsage+"; without it, none")
 	fl.StringVar(&n.RunAs, "run-as", "", "the `USER`, by name or uid, that its runs become when root starts them")
 	jsonFlag(cmd)
 	return cmd

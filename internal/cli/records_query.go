@@ -34,23 +34,25 @@ A value belongs into --param, which stands for $1, the next for $2: it is then n
 What is shown is for people; --json has every value as the database writes it.`,
 		Example: `  bourn records query 'select collection, count(*) from record group by 1'
   bourn records query 'select id, body from record where collection = $1' --param note --json
-  bourn records query - <report.sql`,
+  cat report.sql | bourn records query -`,
 		Args:              takes,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	asJSON := jsonFlag(cmd)
 	params := cmd.Flags().StringArray("param", nil, "the `VALUE` of $1; may be repeated for the next ones")
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		text, err := a.sqlText(args[0])
 		if err != nil {
 			return err
 		}
-		if err := a.open(); err != nil {
+		client, err := a.control(cmd)
+		if err != nil {
 			return err
 		}
+		defer client.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), queryWithin)
 		defer cancel()
-		got, err := api.NewSocketClient(a.home.Socket()).QueryRecords(ctx, api.QueryRecords{SQL: text, Parameters: *params})
+		got, err := client.QueryRecords(ctx, api.QueryRecords{SQL: text, Parameters: *params})
 		switch {
 		case err != nil:
 			return err

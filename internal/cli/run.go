@@ -42,7 +42,7 @@ func (f *grantFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.spawnDirs, "spawn-dir", nil, "a directory `PATH` whose programs may be executed; everything else but system paths may not")
 	fl.StringArrayVar(&f.hosts, "host", nil, "a `HOST[:PORT]` to be reachable: a name, *.suffix or address; without a port, 80 and 443")
 	fl.StringArrayVar(&f.presets, "preset", nil, "the `NAME` of a preset to apply, or none; without it the one that fits the command")
-	fl.StringVar(&f.records, "records", "", "what governed tools do with the company's records: `read` or write; without it, what the profile says")
+	fl.StringVar(&f.records, "records", "", recordsUsage+"; without it, what the profile says")
 	proposalFlag(cmd, &f.proposal)
 	fl.StringVar(&f.runAs, "run-as", "", "the `USER`, by name or uid, that a run by root becomes")
 	fl.StringArrayVar(&f.names, "env", nil, "the `NAME` of an environment variable to pass")
@@ -82,12 +82,18 @@ func (f *grantFlags) check(cmd *cobra.Command) error {
 			}
 		}
 	}
-	if cmd.Flags().Changed("records") {
-		if _, err := policy.ParseRecords(f.records); err != nil {
-			return usage(err)
-		}
+	if err := checkRecords(cmd, f.records, "leave it out for what the profile says, and without a profile for none"); err != nil {
+		return err
 	}
 	return checkProposal(cmd, f.proposal)
+}
+
+// checkRecords refuses what --records says and is no right. A hint says what it is without the flag.
+func checkRecords(cmd *cobra.Command, records, hint string) error {
+	if _, err := policy.ParseRecords(records); err == nil || !cmd.Flags().Changed("records") {
+		return nil
+	}
+	return bourn.WithHint(usage(fmt.Errorf("--records is read or write, not \"%s\"", bourn.Printable(records))), hint)
 }
 
 // prepare plans a run from flags.

@@ -61,8 +61,7 @@ func (k *RoleKeeper) Look(ctx context.Context, anyway bool) error {
 		path = posix.RegistryPath
 	}
 	info, err := os.Stat(path)
-	same := err == nil && k.seen.info != nil && os.SameFile(info, k.seen.info) && stampOf(info) == k.seen.stamp && info.Size() == k.seen.info.Size() &&
-		k.seen.at.Sub(info.ModTime()) > settledAfter || errors.Is(err, fs.ErrNotExist) && k.seen.info == nil && !k.last.IsZero()
+	same := err == nil && k.seen.still(info) || errors.Is(err, fs.ErrNotExist) && k.seen.info == nil && !k.last.IsZero()
 	if same && k.after == 0 && time.Since(k.last) < rolesMend && !anyway {
 		return nil
 	}

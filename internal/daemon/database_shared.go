@@ -16,7 +16,7 @@ import (
 // Where the database of a shared host is, as the package lays it out.
 const (
 	SharedDatabase       = "/var/lib/bourn/postgres"
-	SharedDatabaseSocket = "/run/bourn-db"
+	SharedDatabaseSocket = posix.DatabaseSocketDir
 )
 
 // A person's OS user may be that person's own role of the database and no other
@@ -101,6 +101,6 @@ func FindShared(home string) (*Shared, error) {
 
 // Answers reports whether there is a socket of the server's.
 func (s *Shared) Answers() bool {
-	info, err := os.Stat(filepath.Join(s.Socket, ".s.PGSQL.5432"))
+	info, err := os.Stat(cluster.Socket(s.Socket))
 	return err == nil && info.Mode().Type() == fs.ModeSocket
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bourn"
+	"bourn/api"
 	"bourn/internal/audit"
 	"bourn/internal/mcp"
 	"bourn/internal/policy"
@@ -317,7 +318,7 @@ func (g *gate) reviewed(run *gatedRun, t *tool.Tool, request workspace.Request, 
 	if err := g.fenced(run, t); err != nil {
 		return allowed, action, err
 	}
-	if err := g.closed(run, request); err != nil {
+	if _, err := g.closed(run, request); err != nil {
 		return allowed, action, err
 	}
 	ruling, err := g.ruling(run.agent, t.Name, t.Tier)
@@ -349,8 +350,13 @@ func (g *gate) ended(entry audit.Entry, noted *doing, took time.Duration, result
 // outcome logs what became of an action. It was performed by then: nobody waits for its line,
 // and what cannot be logged is said to operators.
 func (g *gate) outcome(of audit.Entry, took time.Duration, result json.RawMessage, shown marks, err error) {
+	g.logOutcome(of, took, receipt(of.What, result, shown), err)
+}
+
+// logOutcome logs what became of an action, and detail of it.
+func (g *gate) logOutcome(of audit.Entry, took time.Duration, detail json.RawMessage, err error) {
 	e := audit.Entry{Kind: audit.KindOutcome, Who: of.Who, For: of.For, Agent: of.Agent, Run: of.Run, What: of.What, Target: of.Target, Digest: of.Digest, Of: of.ID,
-		Outcome: audit.Done, Duration: took.Microseconds(), Detail: receipt(of.What, result, shown)}
+		Outcome: audit.Done, Duration: took.Microseconds(), Detail: detail}
 	if err != nil {
 		e.Outcome, e.Reason = audit.Failed, loggedReason(err)
 		if code := bourn.CodeOf(err); code == bourn.CodeDenied {
@@ -374,7 +380,11 @@ func receipt(what string, result json.RawMessage, shown marks) json.RawMessage {
 		return recordsReceipt(result)
 	}
 	if what == tier.RecordsQuery {
-		return sqlReceipt(result)
+		var r api.QueriedRecords
+		if len(result) == 0 || json.Unmarshal(result, &r) != nil {
+			return nil
+		}
+		return sqlReceipt(r)
 	}
 	var r struct {
 		marks

@@ -272,12 +272,8 @@ func (g *gate) commitRule(run *gatedRun) (review.CommitRule, error) {
 
 // commitOf returns what an agent's profile says of commits; a run without one has none.
 func (p *policies) commitOf(name bourn.AgentName) (review.CommitRule, error) {
-	if _, err := p.of(name); err != nil || name == "" {
-		return review.CommitRule{}, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.kept[name].commit, nil
+	has, err := p.latest(name)
+	return has.commit, err
 }
 
 func commitRuleOf(c *profile.Commit) review.CommitRule {

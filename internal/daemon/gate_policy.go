@@ -49,8 +49,15 @@ func newPolicies(home string, now func() time.Time) *policies {
 // of returns the rules of an agent; a run without one has none. Without a profile that can be
 // read nothing may be called.
 func (p *policies) of(name bourn.AgentName) ([]review.ToolRule, error) {
+	has, err := p.latest(name)
+	return has.rules, err
+}
+
+// latest returns what an agent's profile says now. It is nothing for a run without an agent, and
+// with an error.
+func (p *policies) latest(name bourn.AgentName) (policyOf, error) {
 	if name == "" {
-		return nil, nil
+		return policyOf{}, nil
 	}
 	at := filepath.Join(p.home, "agents", string(name), "profile.yaml")
 	info, err := os.Stat(at)
@@ -58,21 +65,21 @@ func (p *policies) of(name bourn.AgentName) ([]review.ToolRule, error) {
 		err = fmt.Errorf("it is no file")
 	}
 	if err != nil {
-		return nil, unreadable(name, err)
+		return policyOf{}, unreadable(name, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kept, known := p.kept[name]
 	if known && kept.settled && os.SameFile(kept.file, info) && kept.file.Size() == info.Size() && kept.file.ModTime().Equal(info.ModTime()) {
-		return kept.rules, kept.err
+		return kept, kept.err
 	}
 	kept, err = p.read(name, at)
 	if err != nil {
 		delete(p.kept, name)
-		return nil, unreadable(name, err)
+		return policyOf{}, unreadable(name, err)
 	}
 	p.kept[name] = kept
-	return kept.rules, kept.err
+	return kept, kept.err
 }
 
 // read reads a profile. What is wrong in it is kept with it.

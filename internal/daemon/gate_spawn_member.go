@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -86,27 +85,18 @@ func (m *member) close() {
 // ownUser refuses what only a process of the member's own could do, where the control plane
 // is another OS user's.
 func (g *gate) ownUser(ctx context.Context, id store.MemberID) error {
-	members, err := g.control.store.Roster(ctx)
-	if err != nil {
-		return err
-	}
 	if g.control.people != nil {
 		return bourn.WithHint(fmt.Errorf("%w: agents of people on a shared host start no subagents", bourn.ErrDenied), "let the agent do the work itself")
 	}
-	for _, m := range members {
-		if m.ID == id && (m.UID == nil || int(*m.UID) != os.Geteuid()) {
-			return bourn.WithHint(fmt.Errorf("%w: the agent is of another OS user than the control plane", bourn.ErrDenied), "use the tools inside a run, or bourn mcp serve --agent")
-		}
+	own, err := g.control.isOwn(ctx, id)
+	if err == nil && !own {
+		err = bourn.WithHint(fmt.Errorf("%w: the agent is of another OS user than the control plane", bourn.ErrDenied), "use the tools inside a run, or bourn mcp serve --agent")
 	}
-	return nil
+	return err
 }
 
 // delegates returns the agents that an agent may hand work to.
 func (p *policies) delegates(name bourn.AgentName) ([]bourn.AgentName, error) {
-	if _, err := p.of(name); err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.kept[name].delegate, nil
+	has, err := p.latest(name)
+	return has.delegate, err
 }

@@ -48,6 +48,11 @@ type seen struct {
 	at    time.Time
 }
 
+// still reports whether the file is as it was, by what os.Stat says of it now.
+func (s seen) still(info os.FileInfo) bool {
+	return s.info != nil && os.SameFile(info, s.info) && stampOf(info) == s.stamp && info.Size() == s.info.Size() && s.at.Sub(info.ModTime()) > settledAfter
+}
+
 // a change is what became of a person's entry.
 type change struct {
 	member string
@@ -214,8 +219,7 @@ func (p *people) reread() []change {
 	info, err := os.Stat(p.path)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil && p.bad == nil && os.SameFile(info, p.seen.info) && stampOf(info) == p.seen.stamp && info.Size() == p.seen.info.Size() &&
-		p.seen.at.Sub(info.ModTime()) > settledAfter {
+	if err == nil && p.bad == nil && p.seen.still(info) {
 		return nil
 	}
 	var next posix.Registry

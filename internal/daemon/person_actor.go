@@ -233,6 +233,7 @@ func (r *personRun) stop() {
 	}
 	g.mu.Unlock()
 	_ = r.actor.client.Close() // it may have gone
+	g.endSession(r.run)
 	end, ended := r.actor.wait(g.control.people)
 	switch {
 	case !ended:

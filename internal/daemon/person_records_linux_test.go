@@ -24,7 +24,6 @@ func serveWorldDatabase(t testing.TB) (stop func()) {
 	must(t, err)
 	if !strings.Contains(string(passwd), "\nbourn-db:") {
 		put(t, "/etc/passwd", fmt.Appendf(passwd, "bourn-db:x:%d:%d::%s:/usr/sbin/nologin\n", worldDatabaseUID, worldDatabaseUID, worldPrefix+"/db"), 0, 0, 0o644)
-		put(t, "/etc/bourn/database-socket", []byte(SharedDatabaseSocket+"/.s.PGSQL.5432\n"), 0, 0, 0o644) // as the package does
 		directory(t, worldPrefix+"/db", worldDatabaseUID, worldDatabaseUID, 0o700, false)
 		directory(t, SharedDatabaseSocket, worldDatabaseUID, worldDatabaseUID, 0o711, false)
 	}
@@ -95,6 +94,7 @@ func TestPersonRecords(t *testing.T) {
 		checkDoor(t, plane, ann)
 		checkOwnQuery(t)
 		checkRecordsLog(t)
+		checkSessionEnds(t, bob)
 		checkLeaver(t, plane, ann, bob)
 
 		stopDatabase()
@@ -163,6 +163,36 @@ func checkRecordsLog(t *testing.T) {
 	for _, has := range []string{`"what":"records_query"`, `"target":"SQL"`, `"what":"records query"`, `"reason":"SQLSTATE 42703"`, `"tags":["INSERT 0 1"]`, `records are not open to this run`} {
 		if !strings.Contains(strings.ReplaceAll(answer, `": `, `":`), has) {
 			t.Errorf("the log has no %s", has)
+		}
+	}
+}
+
+// checkSessionEnds: with a person's run ends the session that its typed tools have used.
+func checkSessionEnds(t *testing.T, bob caller) {
+	t.Helper()
+	live := func() string {
+		return worldSQL(t, "select count(*) from auth.sessions where member_id = '"+bobMember+"' and db_role = 'bourn_app' and kind = 'agent' and revoked_at is null")
+	}
+	bob.does("records", "records_list", args{})
+	if n := live(); n != "1" {
+		t.Fatalf("bob's run has %s sessions", n)
+	}
+	r := worldPeople()
+	r.People[1].Groups = []uint32{sharedGID}
+	setPeople(t, r)
+	for began := time.Now(); live() != "0"; {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the session of a run that has ended is live")
+		}
+	}
+	setPeople(t, worldPeople())
+	for began := time.Now(); ; { // until all that bob ran has ended
+		text, ok := bob.call("records_list", args{})
+		if ok {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatal(text)
 		}
 	}
 }

@@ -27,15 +27,15 @@ func TestCirclesFollowRegistry(t *testing.T) {
 	ids := map[string]store.MemberID{}
 	for name, text := range o.ids {
 		id, err := store.ParseID(text)
-		must2(t, err)
+		must(t, err)
 		ids[name] = store.MemberID(id)
 	}
 	sales, lab := posix.CircleEntry{ID: "sales", GID: 70000}, posix.CircleEntry{ID: "lab", GID: 70001}
 	apps := store.ID{0: 5}
-	must2(t, o.store.WriteCircle(t.Context(), store.RosterCircle{ID: apps, Name: "sales", Members: []store.MemberID{ids["ann"]}}))
+	must(t, o.store.WriteCircle(t.Context(), store.RosterCircle{ID: apps, Name: "sales", Members: []store.MemberID{ids["ann"]}}))
 	h := &heldSession{}
 	records := func(who string) (n int) {
-		must2(t, o.server.members.of(ids[who]).as(t.Context(), o.control, ids[who], store.Socket, false, func(ctx context.Context, q store.Querier) error {
+		must(t, o.server.members.of(ids[who]).as(t.Context(), o.control, ids[who], store.Socket, false, func(ctx context.Context, q store.Querier) error {
 			all, _, err := store.Records(ctx, q, store.RecordFilter{})
 			n = len(all)
 			return err
@@ -59,15 +59,15 @@ func TestCirclesFollowRegistry(t *testing.T) {
 		{circlesOf([]posix.CircleEntry{{ID: "sales", GID: 70002}}, map[store.MemberID][]uint32{ids["ann"]: {70002}, ids["bob"]: {70002}}), 1, 0},
 	} {
 		has, err := o.store.RosterCircles(t.Context())
-		must2(t, err)
+		must(t, err)
 		all, err := circleChanges(has, step.registry)
-		must2(t, err)
+		must(t, err)
 		if len(all) != step.changes {
 			t.Errorf("step %d: %+v", i, all)
 		}
-		must2(t, o.syncCircles(t.Context(), step.registry))
+		must(t, o.syncCircles(t.Context(), step.registry))
 		if i == 0 {
-			must2(t, h.as(t.Context(), o.control, ids["ann"], store.Socket, false, func(ctx context.Context, q store.Querier) error {
+			must(t, h.as(t.Context(), o.control, ids["ann"], store.Socket, false, func(ctx context.Context, q store.Querier) error {
 				_, err := store.AddRecord(ctx, q, store.NewRecord{Collection: "plans", Circle: &id, Body: []byte("{}")})
 				return err
 			}))
@@ -81,7 +81,7 @@ func TestCirclesFollowRegistry(t *testing.T) {
 		}
 	}
 	all, err := o.store.RosterCircles(t.Context())
-	must2(t, err)
+	must(t, err)
 	for _, c := range all {
 		if c.ID == apps && (c.Removed || len(c.Members) != 1) {
 			t.Errorf("an administrator's circle is %+v", c)

@@ -159,13 +159,6 @@ func worldPrograms(t testing.TB) string {
 	return dir
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // enterWorld makes the world. Nothing is mounted before the namespaces are known to be others,
 // and nothing that is mounted can be seen from outside.
 func enterWorld(t testing.TB, outside string) {

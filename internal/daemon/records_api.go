@@ -54,6 +54,12 @@ type ofCircle struct {
 	Member string `path:"member" maxLength:"64"`
 }
 
+// An acting runs f as a member, in one transaction.
+type acting func(ctx context.Context, f func(context.Context, store.Querier) error) error
+
+// A changer makes an acting for what changes something: the log has what and target first.
+type changer func(what, target string) acting
+
 // asMember runs f as the member who asks.
 func (s *server) asMember(ctx context.Context, f func(context.Context, store.Querier) error) error {
 	p := principalOf(ctx)
@@ -63,31 +69,35 @@ func (s *server) asMember(ctx context.Context, f func(context.Context, store.Que
 	return s.members.of(p.member.ID).as(ctx, s.control, p.member.ID, store.Socket, false, f)
 }
 
-// changeAsMember is asMember for what changes something: the log has it first, without what is
-// in it. Who may read the log does not see others' records.
-func (s *server) changeAsMember(ctx context.Context, what, target string, f func(context.Context, store.Querier) error) error {
-	p := principalOf(ctx)
-	if p.member == nil {
-		return errNobody
+// change is asMember for what changes something: the log has it first, without what is in it.
+// Who may read the log does not see others' records.
+func (s *server) change(what, target string) acting {
+	return func(ctx context.Context, f func(context.Context, store.Querier) error) error {
+		p := principalOf(ctx)
+		if p.member == nil {
+			return errNobody
+		}
+		e := audit.Entry{Kind: audit.KindChange, Who: p.name(), For: p.member.ID.String(), What: what, Target: target, Outcome: audit.Allowed, Trace: traceID(ctx)}
+		return s.control.log.Effect(ctx, e, func() error { return s.asMember(ctx, f) })
 	}
-	e := audit.Entry{Kind: audit.KindChange, Who: p.name(), For: p.member.ID.String(), What: what, Target: target, Outcome: audit.Allowed, Trace: traceID(ctx)}
-	return s.control.log.Effect(ctx, e, func() error { return s.asMember(ctx, f) })
 }
 
-// changeCircles is changeAsMember for what changes a circle: the other database has it right
-// after. Where that cannot be, the next start of the control plane mends it.
-func (s *server) changeCircles(ctx context.Context, what, target string, f func(context.Context, store.Querier) error) error {
-	if err := s.changeAsMember(ctx, what, target, f); err != nil {
-		return err
+// changeCircles is change for what changes a circle: the other database has it right after.
+// Where that cannot be, the next start of the control plane mends it.
+func (s *server) changeCircles(what, target string) acting {
+	return func(ctx context.Context, f func(context.Context, store.Querier) error) error {
+		if err := s.change(what, target)(ctx, f); err != nil {
+			return err
+		}
+		if err := s.control.store.SyncRoster(context.WithoutCancel(ctx)); err != nil {
+			s.log.WarnContext(ctx, "the database control does not have the circles yet", "error", err)
+		}
+		return nil
 	}
-	if err := s.control.store.SyncRoster(context.WithoutCancel(ctx)); err != nil {
-		s.log.WarnContext(ctx, "the database control does not have the circles yet", "error", err)
-	}
-	return nil
 }
 
 // answered makes what f finds as the member into an answer.
-func answered[T any](ctx context.Context, as func(context.Context, func(context.Context, store.Querier) error) error, f func(context.Context, store.Querier) (T, error)) (*out[T], error) {
+func answered[T any](ctx context.Context, as acting, f func(context.Context, store.Querier) (T, error)) (*out[T], error) {
 	var o out[T]
 	err := as(ctx, func(ctx context.Context, q store.Querier) (err error) {
 		o.Body, err = f(ctx, q)
@@ -97,21 +107,6 @@ func answered[T any](ctx context.Context, as func(context.Context, func(context.
 		return nil, err
 	}
 	return &o, nil
-}
-
-// A changer is changeAsMember, or changeCircles.
-type changer func(ctx context.Context, what, target string, f func(context.Context, store.Querier) error) error
-
-// by is a changer for answered.
-func by(change changer, what, target string) func(context.Context, func(context.Context, store.Querier) error) error {
-	return func(ctx context.Context, f func(context.Context, store.Querier) error) error {
-		return change(ctx, what, target, f)
-	}
-}
-
-// change is changeAsMember for answered.
-func (s *server) change(what, target string) func(context.Context, func(context.Context, store.Querier) error) error {
-	return by(s.changeAsMember, what, target)
 }
 
 func (s *server) recordsRoutes() {
@@ -133,7 +128,7 @@ func (s *server) recordsRoutes() {
 			return changeRecord(ctx, q, in.ID, in.Body)
 		})
 	})
-	s.remove("delete-record", "/v1/records/{id}", "Delete a record of yours: nobody else sees it any more", "record deleted", s.changeAsMember, store.DeleteRecord)
+	s.remove("delete-record", "/v1/records/{id}", "Delete a record of yours: nobody else sees it any more", "record deleted", s.change, store.DeleteRecord)
 	s.tasksRoutes()
 	s.companyRoutes()
 }
@@ -145,7 +140,7 @@ func (s *server) remove(id, path, summary, what string, change changer, f func(c
 		if err != nil {
 			return nil, err
 		}
-		return nil, change(ctx, what, in.ID, func(ctx context.Context, q store.Querier) error { return f(ctx, q, id) })
+		return nil, change(what, in.ID)(ctx, func(ctx context.Context, q store.Querier) error { return f(ctx, q, id) })
 	})
 }
 
@@ -175,7 +170,7 @@ func (s *server) tasksRoutes() {
 			return changeTask(ctx, q, in.ID, in.Body)
 		})
 	})
-	s.remove("delete-task", "/v1/tasks/{id}", "Delete a task of yours: nobody else sees it any more", "task deleted", s.changeAsMember, store.DeleteTask)
+	s.remove("delete-task", "/v1/tasks/{id}", "Delete a task of yours: nobody else sees it any more", "task deleted", s.change, store.DeleteTask)
 }
 
 func (s *server) companyRoutes() {
@@ -241,7 +236,7 @@ func (s *server) circleRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return answered(ctx, by(s.changeCircles, "circle written", id.String()), func(ctx context.Context, q store.Querier) (api.Made, error) {
+		return answered(ctx, s.changeCircles("circle written", id.String()), func(ctx context.Context, q store.Querier) (api.Made, error) {
 			return api.Made{ID: id.String()}, store.PutCircle(ctx, q, id, in.Body.Name)
 		})
 	})
@@ -262,7 +257,7 @@ func (s *server) circleRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			return nil, s.changeCircles(ctx, of.what, in.ID+" "+in.Member, func(ctx context.Context, q store.Querier) error {
+			return nil, s.changeCircles(of.what, in.ID+" "+in.Member)(ctx, func(ctx context.Context, q store.Querier) error {
 				return of.f(ctx, q, circle, store.MemberID(member))
 			})
 		})

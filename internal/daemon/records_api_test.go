@@ -33,7 +33,7 @@ func newOffice(t testing.TB) *office {
 	for i, name := range []string{"ann", "bob", "admin"} {
 		uid := uint32(4_000_000 + i)
 		m := store.Member{ID: store.NewMemberID(), Name: name, Administrator: name == "admin", UID: &uid}
-		must2(t, p.store.PutMember(t.Context(), m))
+		must(t, p.store.PutMember(t.Context(), m))
 		o.ids[name] = m.ID.String()
 		h := httptest.NewUnstartedServer(o.server.handler)
 		h.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
@@ -47,7 +47,7 @@ func newOffice(t testing.TB) *office {
 	return o
 }
 
-func must2(t testing.TB, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestRecordsOverHTTP(t *testing.T) {
 		q := api.RecordsQuery{Limit: 2}
 		for {
 			page, err := bob.Members(ctx, q)
-			must2(t, err)
+			must(t, err)
 			for _, m := range page.Members {
 				names = append(names, m.Name)
 			}
@@ -102,15 +102,15 @@ func TestRecordsOverHTTP(t *testing.T) {
 		_, err := ann.PutCircle(ctx, api.PutCircle{Name: "sales"})
 		wants(t, "Ann makes a circle", err, bourn.CodeDenied)
 		made, err := admin.PutCircle(ctx, api.PutCircle{Name: "sale"})
-		must2(t, err)
+		must(t, err)
 		circle = made.ID
 		if _, err := admin.PutCircle(ctx, api.PutCircle{ID: circle, Name: "sales"}); err != nil {
 			t.Error(err)
 		}
 		for _, who := range []string{"ann", "bob"} {
 			wants(t, "Ann puts a member in", ann.PutCircleMember(ctx, circle, o.ids[who]), bourn.CodeDenied)
-			must2(t, admin.PutCircleMember(ctx, circle, o.ids[who]))
-			must2(t, admin.PutCircleMember(ctx, circle, o.ids[who])) // again
+			must(t, admin.PutCircleMember(ctx, circle, o.ids[who]))
+			must(t, admin.PutCircleMember(ctx, circle, o.ids[who])) // again
 		}
 		wants(t, "a member who is none", admin.PutCircleMember(ctx, circle, circle), bourn.CodeNotFound)
 		wants(t, "a circle that is none", admin.PutCircleMember(ctx, o.ids["ann"], o.ids["ann"]), bourn.CodeNotFound)
@@ -118,7 +118,7 @@ func TestRecordsOverHTTP(t *testing.T) {
 		wants(t, "Bob removes the circle", bob.RemoveCircle(ctx, circle), bourn.CodeDenied)
 		// The other database has it, too.
 		var inControl int
-		must2(t, o.db.Connect(t, "postgres", "control").QueryRow(ctx, "select count(*) from auth.circle_members m join auth.circles c on c.id = m.circle_id where c.name = 'sales'").Scan(&inControl))
+		must(t, o.db.Connect(t, "postgres", "control").QueryRow(ctx, "select count(*) from auth.circle_members m join auth.circles c on c.id = m.circle_id where c.name = 'sales'").Scan(&inControl))
 		if inControl != 2 {
 			t.Errorf("control has %d members of the circle", inControl)
 		}
@@ -131,11 +131,11 @@ func TestRecordsOverHTTP(t *testing.T) {
 	t.Run("records", func(t *testing.T) {
 		var err error
 		private, err = ann.NewRecord(ctx, api.NewRecord{Collection: "notes", Body: []byte(`{"text":"a secret teapot"}`)})
-		must2(t, err)
+		must(t, err)
 		open, err = ann.NewRecord(ctx, api.NewRecord{Collection: "notes", Visibility: "company", Body: []byte(`{"text":"an open teapot"}`)})
-		must2(t, err)
+		must(t, err)
 		shared, err = ann.NewRecord(ctx, api.NewRecord{Collection: "plans", Circle: circle, Body: []byte(`{"text":"a plan","big":12345678901234567890}`)})
-		must2(t, err)
+		must(t, err)
 		if private.Owner != o.ids["ann"] || private.Visibility != "private" || shared.Visibility != "circle" || shared.Circle != circle || !strings.Contains(string(shared.Body), "12345678901234567890") {
 			t.Errorf("%+v %+v", private, shared)
 		}
@@ -175,7 +175,7 @@ func TestRecordsOverHTTP(t *testing.T) {
 		if changed, err = ann.ChangeRecord(ctx, shared.ID, api.RecordChange{Circle: circle}); err != nil || changed.Visibility != "circle" || changed.Circle != circle {
 			t.Errorf("%+v, %v", changed, err)
 		}
-		must2(t, ann.DeleteRecord(ctx, open.ID))
+		must(t, ann.DeleteRecord(ctx, open.ID))
 		_, err = bob.Record(ctx, open.ID)
 		wants(t, "deleted", err, bourn.CodeNotFound)
 		wants(t, "deleted twice", ann.DeleteRecord(ctx, open.ID), bourn.CodeNotFound)
@@ -226,7 +226,7 @@ func TestRecordsOverHTTP(t *testing.T) {
 		if got, err := ann.Task(ctx, task.ID); err != nil || got.Title != "empty it" {
 			t.Errorf("%+v, %v", got, err)
 		}
-		must2(t, ann.DeleteTask(ctx, task.ID))
+		must(t, ann.DeleteTask(ctx, task.ID))
 		_, err = ann.Task(ctx, task.ID)
 		wants(t, "deleted", err, bourn.CodeNotFound)
 		for _, bad := range []api.NewTask{{}, {Title: "x", Due: "tomorrow"}, {Title: "x", Status: "later"}, {Title: "x", Assignee: "bob"}} {
@@ -240,11 +240,11 @@ func TestRecordsOverHTTP(t *testing.T) {
 		if _, err := bob.Record(ctx, shared.ID); err != nil {
 			t.Fatal(err)
 		}
-		must2(t, admin.RemoveCircleMember(ctx, circle, o.ids["bob"]))
+		must(t, admin.RemoveCircleMember(ctx, circle, o.ids["bob"]))
 		_, err := bob.Record(ctx, shared.ID)
 		wants(t, "Bob reads on", err, bourn.CodeNotFound)
 		wants(t, "who is not in it leaves", admin.RemoveCircleMember(ctx, circle, o.ids["bob"]), bourn.CodeNotFound)
-		must2(t, admin.RemoveCircle(ctx, circle))
+		must(t, admin.RemoveCircle(ctx, circle))
 		_, err = ann.NewRecord(ctx, api.NewRecord{Collection: "x", Circle: circle, Body: []byte(`{}`)})
 		wants(t, "into a circle that is gone", err, bourn.CodeDenied)
 		_, err = admin.PutCircle(ctx, api.PutCircle{ID: circle, Name: "again"})
@@ -272,25 +272,25 @@ func TestRecordsSessions(t *testing.T) {
 	read := func(who string) error { _, err := o.clients[who].Records(t.Context(), api.RecordsQuery{}); return err }
 	live := func() (n int) {
 		conn := o.db.Connect(t, "postgres", "records")
-		must2(t, conn.QueryRow(t.Context(), "select count(*) from auth.sessions where revoked_at is null and expires_at > clock_timestamp()").Scan(&n))
+		must(t, conn.QueryRow(t.Context(), "select count(*) from auth.sessions where revoked_at is null and expires_at > clock_timestamp()").Scan(&n))
 		return n
 	}
 	for range 5 {
-		must2(t, read("ann"))
+		must(t, read("ann"))
 	}
 	if n := live(); n != 1 {
 		t.Errorf("%d sessions for five requests", n)
 	}
 	o.admin("records", "update auth.sessions set revoked_at = now()")
-	must2(t, read("ann"))
+	must(t, read("ann"))
 	var uid uint32 = 4_000_000
 	id, err := store.ParseID(o.ids["ann"])
-	must2(t, err)
-	must2(t, o.store.PutMember(t.Context(), store.Member{ID: store.MemberID(id), Name: "ann", UID: &uid, Removed: true}))
+	must(t, err)
+	must(t, o.store.PutMember(t.Context(), store.Member{ID: store.MemberID(id), Name: "ann", UID: &uid, Removed: true}))
 	if err := read("ann"); bourn.CodeOf(err) != bourn.CodeDenied {
 		t.Errorf("who was removed reads on: %v", err)
 	}
-	must2(t, read("bob"))
+	must(t, read("bob"))
 	o.server.members.close(t.Context(), o.control)
 	if n := live(); n != 0 {
 		t.Errorf("%d sessions are left", n)
@@ -302,7 +302,7 @@ func TestRecordsSessions(t *testing.T) {
 func TestHeldSession(t *testing.T) {
 	o := newOffice(t)
 	id, err := store.ParseID(o.ids["ann"])
-	must2(t, err)
+	must(t, err)
 	h := &heldSession{}
 	as := func(readOnly bool, f func(context.Context, store.Querier) error) error {
 		return h.as(t.Context(), o.control, store.MemberID(id), store.Agent, readOnly, f)
@@ -311,12 +311,12 @@ func TestHeldSession(t *testing.T) {
 		_, err := store.AddRecord(ctx, q, store.NewRecord{Collection: "x", Body: []byte("{}")})
 		return err
 	}
-	must2(t, as(false, func(ctx context.Context, q store.Querier) error {
+	must(t, as(false, func(ctx context.Context, q store.Querier) error {
 		// It nears its end while it is in use.
 		h.mu.Lock()
 		h.live[0].Expires = o.now()
 		h.mu.Unlock()
-		must2(t, as(false, add))
+		must(t, as(false, add))
 		return add(ctx, q)
 	}))
 	if len(h.live) != 2 {
@@ -331,7 +331,7 @@ func TestHeldSession(t *testing.T) {
 	if bourn.CodeOf(err) != bourn.CodeDenied {
 		t.Errorf("what was granted to write is used on: %v", err)
 	}
-	must2(t, h.close(t.Context(), o.control))
+	must(t, h.close(t.Context(), o.control))
 	if err := as(true, add); !errors.Is(err, store.ErrSessionEnded) {
 		t.Errorf("it is used after it was closed: %v", err)
 	}

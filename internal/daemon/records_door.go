@@ -69,12 +69,8 @@ func (g *gate) recordsOf(run *gatedRun) (policy.Records, error) {
 
 // recordsOf returns what an agent's profile says of records; a run without one has none.
 func (p *policies) recordsOf(name bourn.AgentName) (policy.Records, error) {
-	if _, err := p.of(name); err != nil || name == "" {
-		return policy.RecordsNone, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.kept[name].records, nil
+	has, err := p.latest(name)
+	return has.records, err
 }
 
 // opens reports whether the door that a tool needs is open to a run: one that is not is not
@@ -87,26 +83,24 @@ func (g *gate) opens(run *gatedRun, name string) bool {
 	return err == nil && (!readOnly || tier.Reads(name))
 }
 
-// closed refuses what a run may not do with records; what works on none of them it lets pass.
-func (g *gate) closed(run *gatedRun, request workspace.Request) error {
+// closed refuses what a run may not do with records, and returns how it may do the rest; what
+// works on none of them it lets pass.
+func (g *gate) closed(run *gatedRun, request workspace.Request) (readOnly bool, err error) {
 	if !request.Verb.OfRecords() {
-		return nil
+		return true, nil
 	}
-	readOnly, err := g.recordsAllowed(run)
+	readOnly, err = g.recordsAllowed(run)
 	if err == nil && readOnly && !tier.Reads(request.Tool) {
-		return &workspace.Problem{Code: bourn.CodeDenied, Reason: "records_read_only", Text: "the company's records are open to this run to read alone",
+		err = &workspace.Problem{Code: bourn.CodeDenied, Reason: "records_read_only", Text: "the company's records are open to this run to read alone",
 			Hint: "do without it, and say so in what you answer; a person can grant records: write"}
 	}
-	return err
+	return readOnly, err
 }
 
 // performRecords does what was reviewed with records: SQL on a connection of the run's own,
 // what the typed tools do as fixed statements. Who may still do so is asked anew.
 func (g *gate) performRecords(ctx context.Context, run *gatedRun, request workspace.Request, result *workspace.Raw) error {
-	if err := g.closed(run, request); err != nil {
-		return err
-	}
-	readOnly, err := g.recordsAllowed(run)
+	readOnly, err := g.closed(run, request)
 	if err != nil {
 		return err
 	}

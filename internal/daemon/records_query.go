@@ -41,7 +41,7 @@ func (s *server) queryRecords(ctx context.Context, q api.QueryRecords) (api.Quer
 	for _, v := range q.Parameters {
 		query.Parameters = append(query.Parameters, &v)
 	}
-	entry := audit.Entry{ID: audit.NewID(), Kind: audit.KindAction, Who: p.name(), For: p.member.ID.String(), What: "records query", Target: "SQL", Digest: sqlDigest(q), Outcome: audit.Allowed}
+	entry := audit.Entry{ID: audit.NewID(), Kind: audit.KindAction, Who: p.name(), For: p.member.ID.String(), What: "records query", Target: "SQL", Digest: sqlDigest(q), Outcome: audit.Allowed, Trace: traceID(ctx)}
 	c, err := s.tools.sql.open(ctx, p.member.ID, store.Socket, false)
 	if err != nil {
 		entry.Outcome, entry.Reason = audit.Denied, loggedReason(err)
@@ -53,20 +53,15 @@ func (s *server) queryRecords(ctx context.Context, q api.QueryRecords) (api.Quer
 	}
 	began := time.Now()
 	got, err := c.Run(ctx, query)
-	done := audit.Entry{Kind: audit.KindOutcome, Who: entry.Who, For: entry.For, What: entry.What, Target: entry.Target, Digest: entry.Digest, Of: entry.ID,
-		Outcome: audit.Done, Duration: time.Since(began).Microseconds()}
+	took := time.Since(began)
 	if err != nil {
-		done.Outcome, done.Reason = audit.Failed, loggedReason(err)
-	} else if text, marshalErr := json.Marshal(queried(got)); marshalErr == nil {
-		done.Detail = sqlReceipt(text)
+		err = refusedSQL(err, q.SQL)
+		s.tools.logOutcome(entry, took, nil, err)
+		return none, err
 	}
-	s.control.log.Later(done, func(err error) {
-		s.control.config.Log.Error("the outcome of an action is not in the log", "entry", entry.ID, "error", err)
-	})
-	if err != nil {
-		return none, refusedSQL(err, q.SQL)
-	}
-	return queried(got), nil
+	r := queried(got)
+	s.tools.logOutcome(entry, took, sqlReceipt(r), nil)
+	return r, nil
 }
 
 // sqlDigest is that of SQL with its parameters.

@@ -3,12 +3,10 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"bourn"
 	"bourn/internal/store"
 )
 
@@ -68,9 +66,6 @@ func (h *heldSession) get(ctx context.Context, c *control, member store.MemberID
 		issue = c.store.Records.IssueReading
 	}
 	s, err := issue(ctx, member, kind, sessionValid)
-	if errors.Is(err, bourn.ErrNotFound) {
-		return s, bourn.WithHint(fmt.Errorf("%w: the member has been removed", bourn.ErrDenied), "ask an administrator")
-	}
 	if err != nil {
 		return s, err
 	}

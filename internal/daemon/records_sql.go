@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -197,8 +198,12 @@ func (c *control) sqlFor(ctx context.Context, member store.MemberID) (store.SQLF
 			return who, nil
 		}
 	} else {
-		if err := c.ownMember(ctx, member); err != nil {
+		// The role of a private database is the person's whose control plane this is.
+		if own, err := c.isOwn(ctx, member); err != nil {
 			return who, err
+		} else if !own {
+			return who, bourn.WithHint(fmt.Errorf("%w: the member is another OS user than the control plane, and has no role of its own in the database", bourn.ErrDenied),
+				"where several people share the host: bourn people init")
 		}
 		who.Role = store.SelfRole
 		if running := c.db.cluster(); running != nil {
@@ -216,20 +221,12 @@ func (c *control) sqlFor(ctx context.Context, member store.MemberID) (store.SQLF
 	return who, err
 }
 
-// ownMember refuses every member but the one that the control plane's user is: the role of a
-// private database is that person's.
-func (c *control) ownMember(ctx context.Context, id store.MemberID) error {
+// isOwn reports whether a member is the one that the control plane's user is.
+func (c *control) isOwn(ctx context.Context, id store.MemberID) (bool, error) {
 	members, err := c.store.Roster(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range members {
-		if m.ID == id && m.UID != nil && int(*m.UID) == os.Geteuid() && !m.Removed {
-			return nil
-		}
-	}
-	return bourn.WithHint(fmt.Errorf("%w: the member is another OS user than the control plane, and has no role of its own in the database", bourn.ErrDenied),
-		"where several people share the host: bourn people init")
+	return slices.ContainsFunc(members, func(m store.Member) bool {
+		return m.ID == id && m.UID != nil && int(*m.UID) == os.Geteuid() && !m.Removed
+	}), err
 }
 
 // CertificateDir is where the client certificates of agents' roles are, ROLE.crt and ROLE.key,

@@ -35,9 +35,11 @@ func refusedSQL(err error, text string) error {
 	if said.After > 0 {
 		p.Text += fmt.Sprintf(" (statements done before it: %d, and undone unless the text commits between them)", said.After)
 	}
-	if hint := sqlHints[said.State]; hint != "" {
-		p.Hint = strings.TrimSpace(strings.TrimSuffix(p.Hint+"; "+hint, "; "))
-		p.Hint = strings.TrimPrefix(p.Hint, "; ")
+	if hint := sqlHint(said); hint != "" {
+		if p.Hint != "" {
+			p.Hint += "; "
+		}
+		p.Hint += hint
 	}
 	return &sqlRefusal{p, said}
 }
@@ -49,6 +51,8 @@ func sqlCode(state string) bourn.Code {
 		return bourn.CodeDenied
 	case "57014", "55P03":
 		return bourn.CodeUnavailable
+	case "08P01": // of what Bourn sends, the wrong number of parameters alone
+		return bourn.CodeInvalid
 	}
 	switch state[:min(2, len(state))] {
 	case "40", "23":
@@ -63,14 +67,25 @@ func sqlCode(state string) bourn.Code {
 var sqlHints = map[string]string{
 	"42P01": "what there is: select table_name from information_schema.tables where table_schema = 'app'",
 	"42703": "what there is: select table_name, column_name, data_type from information_schema.columns where table_schema = 'app'",
-	"42501": "the member may not do that here; a record is deleted by: update record set deleted_at = now() where id = $1",
-	"25006": "the records are open to this run to read alone",
+	"42501": "the member may not do that here",
+	"25006": "the transaction only reads: the SQL has said so, or the records are open to read alone",
+	"08P01": "give as many parameters as the SQL has of $1, $2, …",
 	"22P02": "give the value as a parameter of the column's form; an id is an uuid",
 	"57014": "narrow it down",
 	"55P03": "another holds what it waits for: try again",
 	"40001": "try again",
 	"40P01": "try again",
-	"42601": "with parameters it is one statement",
+}
+
+// sqlHint says what to do about what the database refused, or is "".
+func sqlHint(said *store.SQLError) string {
+	switch {
+	case said.State == "42501" && (said.Text == "permission denied for table record" || said.Text == "permission denied for table task"):
+		return sqlHints["42501"] + "; a record or task is deleted by: update record set deleted_at = now() where id = $1"
+	case said.State == "42601" && strings.Contains(said.Text, "multiple commands"):
+		return "with parameters it is one statement"
+	}
+	return sqlHints[said.State]
 }
 
 // sqlPlace says where in a text a character is, which counts from 1.
@@ -95,6 +110,9 @@ func sqlPlace(text string, position int) string {
 func loggedReason(err error) string {
 	var said *store.SQLError
 	if errors.As(err, &said) {
+		if said.After > 0 { // they may have committed
+			return fmt.Sprintf("SQLSTATE %s, after %d statements", said.State, said.After)
+		}
 		return "SQLSTATE " + said.State
 	}
 	return err.Error()
@@ -102,11 +120,7 @@ func loggedReason(err error) string {
 
 // sqlReceipt is what an outcome keeps of SQL: what each statement was and how many rows it had,
 // no value.
-func sqlReceipt(result json.RawMessage) json.RawMessage {
-	var r api.QueriedRecords
-	if len(result) == 0 || json.Unmarshal(result, &r) != nil {
-		return nil
-	}
+func sqlReceipt(r api.QueriedRecords) json.RawMessage {
 	kept := struct {
 		Tags       []string `json:"tags"`
 		Truncated  bool     `json:"truncated,omitempty"`

@@ -20,15 +20,15 @@ import (
 func (o *office) profileOf(name, rest string) {
 	o.t.Helper()
 	at := filepath.Join(o.config.Home, "agents", name, "profile.yaml")
-	must2(o.t, os.MkdirAll(filepath.Dir(at), 0o700))
-	must2(o.t, os.WriteFile(at, []byte("version: 1\nagent: "+name+"\n"+rest), 0o600))
+	must(o.t, os.MkdirAll(filepath.Dir(at), 0o700))
+	must(o.t, os.WriteFile(at, []byte("version: 1\nagent: "+name+"\n"+rest), 0o600))
 }
 
 // runOf is a run of an agent for a member, with the rules that its actor would have been told.
 func (o *office) runOf(name, member, id string) *gatedRun {
 	o.t.Helper()
 	of, err := store.ParseID(o.ids[member])
-	must2(o.t, err)
+	must(o.t, err)
 	now := o.boundaries.now.Load()
 	return &gatedRun{run: id, agent: bourn.AgentName(name), member: store.MemberID(of), actor: new(workspace.Client), from: now, rules: now.compiled}
 }
@@ -37,10 +37,10 @@ func (o *office) runOf(name, member, id string) *gatedRun {
 func (o *office) calls(run *gatedRun, tool string, input any, into any) (said string, ok bool) {
 	o.t.Helper()
 	text, err := json.Marshal(input)
-	must2(o.t, err)
+	must(o.t, err)
 	a := o.server.tools.call(o.t.Context(), run, o.server.tools.known[tool], text, nil)
 	if !a.Failed && into != nil {
-		must2(o.t, json.Unmarshal([]byte(a.Text), into))
+		must(o.t, json.Unmarshal([]byte(a.Text), into))
 	}
 	return a.Text, !a.Failed
 }
@@ -126,7 +126,7 @@ func TestRecordsTools(t *testing.T) {
 
 func (o *office) sessions(where string) (n int) {
 	o.t.Helper()
-	must2(o.t, o.db.Connect(o.t, "postgres", "records").QueryRow(o.t.Context(), "select count(*) from auth.sessions where "+where).Scan(&n))
+	must(o.t, o.db.Connect(o.t, "postgres", "records").QueryRow(o.t.Context(), "select count(*) from auth.sessions where "+where).Scan(&n))
 	return n
 }
 
@@ -143,7 +143,7 @@ func (o *office) checkToolLog(t *testing.T, run string) {
 			}
 		}
 	}
-	must2(t, json.Unmarshal([]byte(a.body), &lines))
+	must(t, json.Unmarshal([]byte(a.body), &lines))
 	began := map[string]string{}
 	ended := map[string]int{}
 	for _, l := range lines.Lines {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,52 +14,67 @@ import (
 
 // What HTTP and the typed tools do with records, as whoever the transaction acts as.
 
-// optionalID reads an id; "" is none.
-func optionalID(text string) (*store.ID, error) {
-	if text == "" {
-		return nil, nil
+// ids reads ids. The first error stays.
+type ids struct{ err error }
+
+// one reads an id; "" is none.
+func (r *ids) one(text string) *store.ID {
+	if text == "" || r.err != nil {
+		return nil
 	}
 	id, err := store.ParseID(text)
-	return &id, err
+	r.err = err
+	return &id
 }
 
-// ids reads several at once.
-func ids(into map[**store.ID]string) error {
-	for at, text := range into {
-		id, err := optionalID(text)
-		if err != nil {
-			return err
-		}
-		*at = id
-	}
-	return nil
-}
+// member reads a member's; "" is nobody's.
+func (r *ids) member(text string) *store.MemberID { return (*store.MemberID)(r.one(text)) }
 
 func recordFilter(q api.RecordsQuery) (f store.RecordFilter, err error) {
 	f = store.RecordFilter{Collection: q.Collection, Words: q.Words, Visibility: store.Visibility(q.Visibility), Limit: q.Limit}
-	if f.After, err = store.ParsePlace(q.NextPage); err == nil {
-		f.Circle, err = optionalID(q.Circle)
-	}
-	return f, err
+	r := ids{}
+	f.After, r.err = store.ParsePlace(q.NextPage)
+	f.Circle = r.one(q.Circle)
+	return f, r.err
 }
 
 func taskFilter(q api.RecordsQuery) (f store.TaskFilter, err error) {
 	f = store.TaskFilter{Status: store.Status(q.Status), Visibility: store.Visibility(q.Visibility), Limit: q.Limit}
-	var assignee *store.ID
-	if f.After, err = store.ParsePlace(q.NextPage); err == nil {
-		err = ids(map[**store.ID]string{&f.Circle: q.Circle, &f.Record: q.Record, &assignee: q.Assignee})
-	}
-	f.Assignee = (*store.MemberID)(assignee)
-	return f, err
+	r := ids{}
+	f.After, r.err = store.ParsePlace(q.NextPage)
+	f.Circle, f.Record, f.Assignee = r.one(q.Circle), r.one(q.Record), r.member(q.Assignee)
+	return f, r.err
 }
 
 func listRecords(ctx context.Context, q store.Querier, f store.RecordFilter) (api.Records, error) {
 	all, next, err := store.Records(ctx, q, f)
+	if n := fitting(all); n < len(all) {
+		f.Limit = n
+		all, next, err = store.Records(ctx, q, f)
+	}
 	list := api.Records{Records: []api.Record{}, Next: next.String()}
 	for _, r := range all {
 		list.Records = append(list.Records, wireRecord(r))
 	}
 	return list, err
+}
+
+// What others have written is in a member's lists: it is not to be so much, or so deep, that
+// there is no list.
+const (
+	maxPageBytes = 4 << 20 // of the bodies of a page, unless one alone has more
+	maxNesting   = 10_000  // of what encoding/json writes; each level has two bytes at least
+)
+
+// fitting returns how many records a page has room for, one at least.
+func fitting(all []store.Record) int {
+	size := 0
+	for i, r := range all {
+		if size += len(r.Body); size > maxPageBytes && i > 0 {
+			return i
+		}
+	}
+	return len(all)
 }
 
 func getRecord(ctx context.Context, q store.Querier, id string) (api.Record, error) {
@@ -71,11 +87,9 @@ func getRecord(ctx context.Context, q store.Querier, id string) (api.Record, err
 }
 
 func newRecord(ctx context.Context, q store.Querier, n api.NewRecord) (api.Record, error) {
-	circle, err := optionalID(n.Circle)
-	if err == nil {
-		err = isObject(n.Body)
-	}
-	if err != nil {
+	var read ids
+	circle := read.one(n.Circle)
+	if err := cmp.Or(read.err, isObject(n.Body)); err != nil {
 		return api.Record{}, err
 	}
 	r, err := store.AddRecord(ctx, q, store.NewRecord{Collection: n.Collection, Circle: circle, Visibility: store.Visibility(n.Visibility), Body: n.Body})
@@ -101,11 +115,9 @@ func given[T ~string](value string) *T {
 
 func changeRecord(ctx context.Context, q store.Querier, id string, c api.RecordChange) (api.Record, error) {
 	at, err := store.ParseID(id)
-	change := store.RecordChange{Collection: c.Collection, Visibility: given[store.Visibility](c.Visibility), Body: c.Body}
-	if err == nil {
-		change.Circle, err = optionalID(c.Circle)
-	}
-	if err == nil && c.Body != nil {
+	read := ids{err}
+	change := store.RecordChange{Collection: c.Collection, Circle: read.one(c.Circle), Visibility: given[store.Visibility](c.Visibility), Body: c.Body}
+	if err = read.err; err == nil && c.Body != nil {
 		err = isObject(c.Body)
 	}
 	if err != nil {
@@ -125,44 +137,42 @@ func listTasks(ctx context.Context, q store.Querier, f store.TaskFilter) (api.Ta
 }
 
 func newTask(ctx context.Context, q store.Querier, n api.NewTask) (api.Task, error) {
-	task := store.NewTask{Visibility: store.Visibility(n.Visibility), Title: n.Title, Status: store.Status(n.Status)}
-	var assignee *store.ID
-	err := ids(map[**store.ID]string{&task.Record: n.Record, &task.Circle: n.Circle, &assignee: n.Assignee})
+	var read ids
+	task := store.NewTask{Record: read.one(n.Record), Circle: read.one(n.Circle), Assignee: read.member(n.Assignee),
+		Visibility: store.Visibility(n.Visibility), Title: n.Title, Status: store.Status(n.Status)}
+	err := read.err
 	if err == nil {
 		task.Due, err = parseDay(n.Due)
 	}
 	if err != nil {
 		return api.Task{}, err
 	}
-	task.Assignee = (*store.MemberID)(assignee)
 	t, err := store.AddTask(ctx, q, task)
 	return wireTask(t), err
 }
 
 func changeTask(ctx context.Context, q store.Querier, id string, c api.TaskChange) (api.Task, error) {
 	at, err := store.ParseID(id)
-	change := store.TaskChange{Title: c.Title, Status: given[store.Status](c.Status), Visibility: given[store.Visibility](c.Visibility)}
-	var assignee *store.ID
-	if c.Assignee != nil && err == nil {
-		change.Unassign = *c.Assignee == ""
-		assignee, err = optionalID(*c.Assignee)
+	read := ids{err}
+	change := store.TaskChange{Title: c.Title, Status: given[store.Status](c.Status), Visibility: given[store.Visibility](c.Visibility), Circle: read.one(c.Circle)}
+	if c.Assignee != nil {
+		change.Unassign, change.Assignee = *c.Assignee == "", read.member(*c.Assignee)
 	}
-	if c.Due != nil && err == nil {
+	if err = read.err; err == nil && c.Due != nil {
 		change.NotDue = *c.Due == ""
 		change.Due, err = parseDay(*c.Due)
-	}
-	if err == nil {
-		change.Circle, err = optionalID(c.Circle)
 	}
 	if err != nil {
 		return api.Task{}, err
 	}
-	change.Assignee = (*store.MemberID)(assignee)
 	t, err := store.ChangeTask(ctx, q, at, change)
 	return wireTask(t), err
 }
 
 func wireRecord(r store.Record) api.Record {
+	if len(r.Body) > 2*maxNesting && !json.Valid(r.Body) { // SQL nests deeper
+		r.Body = json.RawMessage("null")
+	}
 	return api.Record{ID: r.ID.String(), Collection: r.Collection, Owner: r.Owner.String(), Visibility: string(r.Visibility), Circle: named(r.Circle), Body: r.Body, Created: r.CreatedAt, Updated: r.UpdatedAt}
 }
 

@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 )
 
@@ -21,9 +23,10 @@ type RecordsVerbs struct {
 // and adds what needs no administrator.
 func RecordsCommand(v RecordsVerbs) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "records", Short: "Guard and check the tables that row security keeps for members",
+		Use: "records", Short: "Query the company's records, and guard and check tables of your own",
 		Long: `Work on the company's records. Row security keeps them per member, and the database decides who
-sees what. guard and lint are for tables of your own beside Bourn's.`,
+sees what. query is SQL as yourself; guard and lint are for tables of your own beside Bourn's, and
+need the database's administrator.`,
 		Example: "  bourn records guard app.invoice --owner member_id --circle circle_id\n" +
 			"  bourn records lint",
 	}
@@ -49,7 +52,10 @@ columns of --grant-update alone, and rows are not deleted.`,
 			"  bourn records guard app.line --owner member_id --parent app.invoice:invoice_id >line.sql\n" +
 			"  bourn records guard app.invoice --owner member_id --undo",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return v.Guard(cmd, f, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.Update = columns(f.Update)
+			return v.Guard(cmd, f, args)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.Owner, "owner", "", "the `COLUMN` that names the member whose a row is")
@@ -57,11 +63,25 @@ columns of --grant-update alone, and rows are not deleted.`,
 	flags.StringVar(&f.Visibility, "visibility", "", "the `COLUMN` that says private, circle or company")
 	flags.StringVar(&f.Created, "created", "", "the `COLUMN` that rows are listed by (default: created_at or created, where the table has it)")
 	flags.StringArrayVar(&f.Parents, "parent", nil, "`TABLE:COLUMN`: a row may name only what its member sees there")
-	flags.StringSliceVar(&f.Update, "grant-update", nil, "`COLUMNS` that members may change, separated by commas")
+	flags.StringArrayVar(&f.Update, "grant-update", nil, "`COLUMNS` that members may change, separated by commas")
 	flags.StringVar(&f.OwnedBy, "owned-by", "bourn_records", "the `ROLE` that owns the table then; it cannot log in")
 	flags.BoolVar(&f.Undo, "undo", false, "print the migration that takes it back instead")
 	administrator(cmd, &f)
 	return cmd
+}
+
+// columns splits lists of names at their commas. Those between double quotes are a name's own, as in SQL.
+func columns(lists []string) (all []string) {
+	for _, list := range lists {
+		quoted := false
+		all = append(all, strings.FieldsFunc(list, func(c rune) bool {
+			if c == '"' {
+				quoted = !quoted
+			}
+			return c == ',' && !quoted
+		})...)
+	}
+	return all
 }
 
 func lint(v RecordsVerbs) *cobra.Command {

@@ -14,6 +14,9 @@ const (
 	RegistryPath = "/etc/bourn/people.json"
 )
 
+// DatabaseSocketDir is where the database of a shared host has its socket.
+const DatabaseSocketDir = "/run/bourn-db"
+
 // RegistryLock is the file beside the registry that whoever writes the registry locks: for as
 // long as reading it and writing it anew takes, and never while something else is done.
 const RegistryLock = ".people.json.lock"

@@ -213,7 +213,7 @@ func BenchmarkAgentConnection(b *testing.B) {
 	me := member(b, db, "Me", false)
 	all := db.NewSQLs(time.Now)
 	b.Cleanup(all.Close)
-	who := store.SQLFor{Member: me, Role: role, Kind: store.Agent, Socket: storetest.SocketDir()}
+	who := store.SQLFor{Member: me, Role: role, Kind: store.Agent, Socket: db.SocketDir()}
 	ask := func(c *store.SQL) {
 		if _, err := c.Run(b.Context(), store.SQLQuery{Text: "select count(*) from app.record"}); err != nil {
 			b.Fatal(err)

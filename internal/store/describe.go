@@ -47,7 +47,7 @@ func Describe(ctx context.Context, url func(database string) string) (Descriptio
 		one, err := describe(ctx, conn, db.name, db.sets)
 		if err == nil && d.Version == "" {
 			err = conn.QueryRow(ctx, `select split_part(current_setting('server_version'), ' ', 1), current_setting('max_connections')::int,
-				(select coalesce(sum(numbackends), 0)::int from pg_catalog.pg_stat_database where datname is not null)`).
+				(select coalesce(sum(pg_catalog.pg_stat_get_db_numbackends(oid)), 0)::int from pg_catalog.pg_database)`).
 				Scan(&d.Version, &d.MaxConnections, &d.Connections)
 		}
 		err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))

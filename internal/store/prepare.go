@@ -34,6 +34,9 @@ var sideDoors string
 // A Login returns the connection string of a role to a database.
 type Login func(role, database string) string
 
+// describing is what Describe asks, as the control plane on somebody else's server.
+const describing = "grant execute on function pg_catalog.pg_database_size(name), pg_catalog.pg_stat_get_db_numbackends(oid) to bourn_control"
+
 // databases are those that Prepare makes: who owns one, who may connect, and what is
 // given back after the side doors were closed.
 var databases = []struct {
@@ -41,9 +44,9 @@ var databases = []struct {
 	sets                        []string // of migrations, in order
 }{
 	{ControlDatabase, "bourn_owner", "bourn_control, bourn_member",
-		"grant execute on function pg_catalog.pg_try_advisory_lock(integer, integer) to bourn_control",
+		describing + "; grant execute on function pg_catalog.pg_try_advisory_lock(integer, integer) to bourn_control",
 		[]string{"auth", "control"}},
-	{RecordsDatabase, "bourn_records", "bourn_control, bourn_app, bc_person", "",
+	{RecordsDatabase, "bourn_records", "bourn_control, bourn_app, bc_person", describing,
 		[]string{"auth", "records"}},
 }
 
@@ -147,12 +150,7 @@ func prepareDatabase(ctx context.Context, url string, sets []string, after strin
 
 // migrate runs the migrations of a set that have not run.
 func migrate(ctx context.Context, db *sql.DB, set string) error {
-	files, err := fs.Sub(migrations, "migrations/"+set)
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName("goose_"+set), goose.WithDisableGlobalRegistry(true))
+	provider, err := migrationsOf(db, set)
 	if err != nil {
 		return fmt.Errorf("cannot read the migrations %s: %w", set, err)
 	}
@@ -170,6 +168,15 @@ func migrate(ctx context.Context, db *sql.DB, set string) error {
 			"run the newer bourn, or restore a backup from before")
 	}
 	return nil
+}
+
+// migrationsOf returns what runs the migrations of a set.
+func migrationsOf(db *sql.DB, set string) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations/"+set)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName("goose_"+set), goose.WithDisableGlobalRegistry(true))
 }
 
 func connect(ctx context.Context, url string) (*pgx.Conn, error) {

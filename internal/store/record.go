@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"bourn"
@@ -131,30 +132,42 @@ type NewRecord struct {
 
 // AddRecord keeps a record of the member's.
 func AddRecord(ctx context.Context, q Querier, n NewRecord) (Record, error) {
+	visibility, err := seenBy(n.Visibility, n.Circle)
+	if err != nil {
+		return Record{}, err
+	}
 	all, err := collect(ctx, q, scanRecord, "insert into app.record (collection, circle_id, visibility, body) values ($1, $2, $3, $4::text::jsonb) returning "+recordColumns,
-		n.Collection, n.Circle, string(seenBy(n.Visibility, n.Circle)), string(n.Body))
+		n.Collection, n.Circle, string(visibility), string(n.Body))
 	if err != nil {
 		return Record{}, refused("make the record", err)
 	}
 	return one(all, nil, "record", ID{})
 }
 
-// seenBy is the visibility that a circle alone says.
-func seenBy(v Visibility, circle *ID) Visibility {
+// seenBy is the visibility of what is new: without a word that which a circle, or none, says.
+func seenBy(v Visibility, circle *ID) (Visibility, error) {
 	switch {
-	case v != "":
-		return v
-	case circle != nil:
-		return Circle
+	case v == "" && circle != nil:
+		return Circle, nil
+	case v == "":
+		return Private, nil
+	case (v == Circle) != (circle != nil):
+		return "", fmt.Errorf("%w: the visibility circle, and no other, has a circle", bourn.ErrInvalid)
 	}
-	return Private
+	return v, nil
 }
 
 // refused says what the database did not let a member do. What is not there is not told from
 // what is hidden.
 func refused(what string, err error) error {
-	if errors.Is(err, bourn.ErrDenied) {
-		return bourn.WithHint(fmt.Errorf("cannot %s: %w", what, err), "a circle is one that you are in, a record one that you see, and the session one that may write")
+	of := func(code error) error {
+		return wrapped{fmt.Errorf("%w: cannot %s: %s", code, what, strings.TrimPrefix(err.Error(), code.Error()+": ")), err}
+	}
+	switch {
+	case errors.Is(err, bourn.ErrDenied):
+		return bourn.WithHint(of(bourn.ErrDenied), "a circle is one that you are in, a record one that you see, an assignee a member, and the session one that may write")
+	case errors.Is(err, bourn.ErrInvalid):
+		return of(bourn.ErrInvalid)
 	}
 	return fmt.Errorf("cannot %s: %w", what, err)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -57,7 +58,8 @@ type Querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Issue makes a session for a member, valid for at most 31 days.
+// Issue makes a session for a member, valid for at most 31 days. One who was removed gets none:
+// ErrDenied.
 func (d Door) Issue(ctx context.Context, member MemberID, kind Kind, valid time.Duration) (Session, error) {
 	return issue(ctx, d.sessions, member, d.role, kind, valid, false)
 }
@@ -77,8 +79,11 @@ func issue(ctx context.Context, pool *pgxpool.Pool, member MemberID, role string
 	s := Session{token: newSecret(), Member: member}
 	err := pool.QueryRow(ctx, "select auth.issue($1, $2, $3, $4, $5, $6)",
 		s.hash(), member, role, kind, pgtype.Interval{Microseconds: valid.Microseconds(), Valid: true}, readOnly).Scan(&s.Expires)
+	if err = classify(err); errors.Is(err, bourn.ErrNotFound) {
+		return Session{}, wrapped{bourn.WithHint(fmt.Errorf("%w: the member has been removed", bourn.ErrDenied), "ask an administrator"), err}
+	}
 	if err != nil {
-		return Session{}, fmt.Errorf("cannot issue a session: %w", classify(err))
+		return Session{}, fmt.Errorf("cannot issue a session: %w", err)
 	}
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"bourn"
 	"bourn/internal/store/cluster"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
@@ -47,7 +49,7 @@ const (
 	sqlIdle     = time.Minute            // how long it is kept for the next call
 	sqlPoll     = 250 * time.Millisecond // how often sessions are asked for
 	sqlGrace    = time.Second            // between a cancellation and the end
-	maxSQLBytes = 32 << 20               // of one message of the server's
+	maxSQLBytes = 9 << 20                // of one message of the server's: more than any call keeps
 )
 
 // ErrSQLEnded is what a call on a connection that has ended is refused with: nothing was done.
@@ -81,8 +83,9 @@ type SQLs struct {
 	stop  context.CancelFunc
 	ctx   context.Context
 
-	mu   sync.Mutex
-	open map[*SQL]struct{}
+	mu     sync.Mutex
+	open   map[*SQL]struct{}
+	closed bool // nothing is begun any more: who adds to work looks here first
 
 	missed int // how often in turn the database did not say which sessions are live; of watch
 }
@@ -96,6 +99,9 @@ func (s *Store) NewSQLs(now func() time.Time) *SQLs {
 
 // Close ends every connection, and waits until all is still.
 func (a *SQLs) Close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
 	a.stop()
 	for _, c := range a.all() {
 		c.end(ErrSQLEnded)
@@ -124,15 +130,21 @@ func (a *SQLs) EndOf(member MemberID) {
 
 // Open makes a connection and a session for it.
 func (a *SQLs) Open(ctx context.Context, who SQLFor) (*SQL, error) {
-	if a.ctx.Err() != nil {
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
 		return nil, ErrSQLEnded
 	}
+	a.work.Add(1) // Close waits for it, and so for what it begins
+	a.mu.Unlock()
+	defer a.work.Done()
 	config, err := a.config(who)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
+	defer context.AfterFunc(a.ctx, cancel)()
 	session, err := a.store.IssueFor(ctx, who.Member, who.Role, who.Kind, sqlSession, who.ReadOnly)
 	if err != nil {
 		return nil, err
@@ -145,6 +157,9 @@ func (a *SQLs) Open(ctx context.Context, who SQLFor) (*SQL, error) {
 		}
 	}
 	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err == nil {
+		conn, err = asMade(ctx, conn, config)
+	}
 	if undialled != nil {
 		err = undialled // it says more, and what to do
 	}
@@ -167,8 +182,9 @@ func (a *SQLs) Open(ctx context.Context, who SQLFor) (*SQL, error) {
 	a.mu.Lock()
 	a.open[c] = struct{}{}
 	a.begin.Do(func() { a.work.Go(a.watch) })
+	closed := a.closed
 	a.mu.Unlock()
-	if a.ctx.Err() != nil { // it was closed meanwhile
+	if closed { // meanwhile, and Close may not have seen this one
 		c.end(ErrSQLEnded)
 		return nil, ErrSQLEnded
 	}
@@ -196,14 +212,30 @@ func (a *SQLs) config(who SQLFor) (*pgconn.Config, error) {
 			return nil, err
 		}
 	}
-	config.RuntimeParams = map[string]string{}
-	for name, value := range sqlSettings {
-		config.RuntimeParams[name] = value
-	}
+	config.RuntimeParams = maps.Clone(sqlSettings)
 	if who.ReadOnly {
 		config.RuntimeParams["default_transaction_read_only"] = "on"
 	}
 	return config, nil
+}
+
+// asMade returns a connection whose role has the settings that it was made with: what SQL has
+// set for the role since, also SQL that only reads, is to hold for no other run.
+func asMade(ctx context.Context, conn *pgconn.PgConn, config *pgconn.Config) (*pgconn.PgConn, error) {
+	changed := conn.ExecParams(ctx, `select from pg_catalog.pg_db_role_setting s, pg_catalog.unnest(s.setconfig) c
+		where s.setrole = (select r.oid from pg_catalog.pg_roles r where r.rolname = session_user)
+			and not exists (select from pg_catalog.pg_settings g where g.name = pg_catalog.split_part(c, '=', 1) and g.context like 'superuser%')`,
+		nil, nil, nil, nil).Read()
+	if changed.Err == nil && len(changed.Rows) == 0 {
+		return conn, nil
+	}
+	// What a superuser has set stays. This connection has begun with the rest.
+	reset := "alter role " + pgx.Identifier{config.User}.Sanitize()
+	_, err := conn.Exec(ctx, "begin read write; set role none; "+reset+" reset all; "+reset+" in database "+pgx.Identifier{config.Database}.Sanitize()+" reset all; commit").ReadAll()
+	if err := errors.Join(changed.Err, err, conn.Close(ctx)); err != nil {
+		return nil, err
+	}
+	return pgconn.ConnectConfig(ctx, config)
 }
 
 // sqlSettings are those that a connection begins with. None is a boundary: SQL may set them.
@@ -213,6 +245,7 @@ var sqlSettings = map[string]string{
 	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off", "default_transaction_deferrable": "off",
 	"row_security": "on", "jit": "off", "max_parallel_workers_per_gather": "0",
 	"lock_timeout": "5s", "statement_timeout": "0", "idle_in_transaction_session_timeout": "60s",
+	"idle_session_timeout": "0", "local_preload_libraries": "", // with these a role could shut itself out
 }
 
 // secured sees that a server elsewhere is the one that is meant and that the role shows its
@@ -399,7 +432,11 @@ func (c *SQL) renew(ctx context.Context) error {
 		return err
 	}
 	c.mu.Lock()
-	c.session = fresh
+	if c.ended == nil {
+		c.session = fresh
+	} else {
+		old = fresh // end has revoked the other, and does not know this one
+	}
 	c.mu.Unlock()
 	return c.all.store.Records.Revoke(ctx, old)
 }

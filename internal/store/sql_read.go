@@ -1,10 +1,8 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"bourn"
@@ -56,14 +54,15 @@ func (c *SQL) exchange(r *reading, messages []pgproto3.FrontendMessage) (byte, e
 			return 0, errors.New("the server wants to replicate")
 		default:
 			r.take(m)
-			if r.err != nil && (r.err.State[:2] == "57" && r.err.State != "57014" || r.fatal(m)) {
+			if r.err != nil && (r.err.State[:2] == "57" && r.err.State != "57014" || isFatal(m)) {
 				return 0, errors.New(r.err.Error()) // the server closes: it is no answer to the SQL
 			}
 		}
 	}
 }
 
-func (r *reading) fatal(m pgproto3.BackendMessage) bool {
+// isFatal reports whether a message says that the server closes the connection.
+func isFatal(m pgproto3.BackendMessage) bool {
 	e, is := m.(*pgproto3.ErrorResponse)
 	return is && (e.SeverityUnlocalized == "FATAL" || e.SeverityUnlocalized == "PANIC")
 }
@@ -86,7 +85,9 @@ func (r *reading) take(m pgproto3.BackendMessage) {
 	case *pgproto3.NoticeResponse:
 		if len(r.result.Notices) < maxNotices {
 			r.result.Notices = append(r.result.Notices, fmt.Sprintf("%s: %s (SQLSTATE %s)", said(m.Severity), said(m.Message), said(m.Code)))
+			return
 		}
+		r.drain(len(m.Message) + noticeBytes)
 	case *pgproto3.ErrorResponse:
 		if r.err == nil {
 			r.err = &SQLError{State: fmt.Sprintf("%.5s", said(m.Code)+"XXXXX"), Text: said(m.Message), Detail: said(m.Detail), Hint: said(m.Hint), Position: int(m.Position), After: r.after}
@@ -108,7 +109,7 @@ func (r *reading) columns(m *pgproto3.RowDescription) {
 	}
 	r.now = &SQLStatement{Columns: []SQLColumn{}, Rows: [][]*string{}}
 	for _, f := range m.Fields[:min(len(m.Fields), maxColumns)] {
-		r.now.Columns = append(r.now.Columns, SQLColumn{Name: string(bytes.Clone(f.Name)), Type: typeName(f.DataTypeOID)})
+		r.now.Columns = append(r.now.Columns, SQLColumn{Name: string(f.Name), Type: typeName(f.DataTypeOID)})
 	}
 }
 
@@ -171,11 +172,3 @@ func typeName(oid uint32) string {
 }
 
 var sqlTypes = pgtype.NewMap()
-
-// Changed reports whether a statement of a result did anything but read, by its tag.
-func (r *SQLResult) Changed() bool {
-	return slices.ContainsFunc(r.Statements, func(s SQLStatement) bool {
-		word, _, _ := strings.Cut(s.Tag, " ")
-		return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, word)
-	})
-}

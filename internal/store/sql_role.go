@@ -40,6 +40,11 @@ func AgentRole(user string) (string, error) {
 // roleConnections is how many connections a role may have at once. One of each run that asks.
 const roleConnections = 8
 
+// roleSettings are what a role has and, as a superuser alone may set them, cannot change: nobody
+// sees what it runs, what its SQL raises is not in the server's log, which has no bound, and
+// what its statements spill onto the disk has one.
+var roleSettings = []string{"track_activities=off", "log_min_messages=fatal", "temp_file_limit=2GB"}
+
 // MemberRole returns the role of a member who is no person of a shared host, on a server that
 // others run: one of its own, as two hosts may share the server.
 func MemberRole(member MemberID) string {
@@ -111,10 +116,10 @@ func agentRoles(ctx context.Context, tx pgx.Tx) (map[string]agentRole, error) {
 	rows, err := tx.Query(ctx, `select r.rolname, r.rolcanlogin,
 			r.rolsuper or r.rolbypassrls or r.rolcreaterole or r.rolcreatedb or r.rolreplication or not r.rolinherit
 				or r.rolconnlimit <> $1 or r.rolpassword is not null
-				or (select s.setconfig from pg_catalog.pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0) is distinct from '{track_activities=off}',
+				or (select s.setconfig from pg_catalog.pg_db_role_setting s where s.setrole = r.oid and s.setdatabase = 0) is distinct from $2,
 			array(select m.roleid::regrole::text from pg_catalog.pg_auth_members m where m.member = r.oid order by 1),
 			array(select d.datname::text from pg_catalog.pg_db_role_setting s join pg_catalog.pg_database d on d.oid = s.setdatabase where s.setrole = r.oid)
-		from pg_catalog.pg_authid r where r.rolname like 'bc\_m\_%'`, roleConnections)
+		from pg_catalog.pg_authid r where r.rolname like 'bc\_m\_%'`, roleConnections, roleSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +170,11 @@ func changeRoles(ctx context.Context, tx pgx.Tx, has map[string]agentRole, wish 
 		}
 		all = append(all,
 			fmt.Sprintf("alter role %s login nosuperuser nobypassrls nocreaterole nocreatedb noreplication inherit connection limit %d password null", name, roleConnections),
-			"alter role "+name+" reset all", "alter role "+name+" set track_activities = off", "grant bc_person to "+name)
+			"alter role "+name+" reset all", "grant bc_person to "+name)
+		for _, setting := range roleSettings {
+			key, value, _ := strings.Cut(setting, "=")
+			all = append(all, "alter role "+name+" set "+key+" = '"+value+"'")
+		}
 		if err := run(role, what, all...); err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"bourn"
+	"bourn/internal/store/cluster"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 )
@@ -25,36 +26,36 @@ type SQLQuery struct {
 }
 
 // SQLLimits bound a call from outside: no setting of the connection's is part of it. Zero
-// fields have the values of [DefaultSQLLimits].
+// fields are those of a call that names none: 1000 rows, 1 MiB, 30 seconds.
 type SQLLimits struct {
 	Rows  int // that are kept, of all statements
 	Bytes int // of what is kept
 	Time  time.Duration
 }
 
-// DefaultSQLLimits are those of a call that names none.
-var DefaultSQLLimits = SQLLimits{Rows: 1000, Bytes: 1 << 20, Time: 30 * time.Second}
+// defaultSQLLimits are those of a call that names none.
+var defaultSQLLimits = SQLLimits{Rows: 1000, Bytes: 1 << 20, Time: 30 * time.Second}
 
 // A SQLResult is what a call gave.
 type SQLResult struct {
-	Statements []SQLStatement `json:"statements"`
-	Notices    []string       `json:"notices,omitempty"`
-	Truncated  bool           `json:"truncated,omitempty"` // there is more than the limits keep
-	Cancelled  bool           `json:"cancelled,omitempty"` // and so much more that it was cancelled: its changes are undone
-	RolledBack bool           `json:"rolled_back,omitempty"`
+	Statements []SQLStatement
+	Notices    []string
+	Truncated  bool // there is more than the limits keep
+	Cancelled  bool // and so much more that it was cancelled: its changes are undone
+	RolledBack bool
 }
 
 // A SQLStatement is what one statement gave.
 type SQLStatement struct {
-	Columns []SQLColumn `json:"columns,omitempty"`
-	Rows    [][]*string `json:"rows,omitempty"` // in the server's own text; nil is null
-	Tag     string      `json:"tag"`            // as SELECT 3
+	Columns []SQLColumn
+	Rows    [][]*string // in the server's own text; nil is null
+	Tag     string      // as SELECT 3
 }
 
 // A SQLColumn is a column of a result.
 type SQLColumn struct {
-	Name string `json:"name"`
-	Type string `json:"type"` // the server's name of it, or its number
+	Name string
+	Type string // the server's name of it, or its number
 }
 
 // A SQLError is what the server refused a call with, printable.
@@ -87,6 +88,7 @@ const (
 	maxNotices    = 20       //
 	maxDrained    = 16 << 20 // bytes beyond the limits that are read before it is cancelled
 	maxSaid       = 2000     // bytes of one notice or error
+	noticeBytes   = 100      // that a notice has beside its text
 )
 
 // check refuses what cannot be sent.
@@ -110,7 +112,7 @@ func (q *SQLQuery) check() error {
 	case size > maxSQLText || len(q.Parameters) > maxParameters:
 		return bourn.WithHint(fmt.Errorf("%w: SQL with its parameters has at most %d bytes and %d parameters", bourn.ErrInvalid, maxSQLText, maxParameters), "do it in parts")
 	}
-	l, d := &q.Limits, DefaultSQLLimits
+	l, d := &q.Limits, defaultSQLLimits
 	l.Rows, l.Bytes, l.Time = cmp.Or(l.Rows, d.Rows), cmp.Or(l.Bytes, d.Bytes), cmp.Or(l.Time, d.Time)
 	return nil
 }
@@ -181,7 +183,7 @@ func (c *SQL) begin(ctx context.Context) error {
 
 // own runs what is this package's, and fails unless it is done and leaves no transaction.
 func (c *SQL) own(messages ...pgproto3.FrontendMessage) error {
-	r := reading{limits: DefaultSQLLimits}
+	r := reading{limits: defaultSQLLimits}
 	state, err := c.exchange(&r, messages)
 	if err == nil && r.err != nil {
 		err = r.err
@@ -239,7 +241,7 @@ func (c *SQL) run(ctx context.Context, q SQLQuery) (*SQLResult, error) {
 		r.complete("cancelled")
 		return &r.result, nil
 	case why != nil && cancelled:
-		return nil, c.whyGone(why, r.err)
+		return nil, why // the server's word on it says less
 	case r.err != nil:
 		return nil, r.err
 	}
@@ -255,7 +257,7 @@ func (c *SQL) whyGone(why, err error) error {
 	case why != nil:
 		return wrapped{why, err}
 	case errors.Is(ended, ErrSessionEnded):
-		return wrapped{ErrSessionEnded, err}
+		return wrapped{errRevoked, err}
 	}
 	var larger *pgproto3.ExceededMaxBodyLenErr
 	if errors.As(err, &larger) {
@@ -269,6 +271,7 @@ var (
 	errEnough  = errors.New("there is more than is read")
 	errTooLong = bourn.WithHint(fmt.Errorf("%w: the SQL took too long and was cancelled", bourn.ErrUnavailable), "narrow it down, as with a WHERE or a LIMIT; an index may serve it")
 	errCalled  = bourn.WithHint(fmt.Errorf("%w: the call was cancelled", bourn.ErrUnavailable), "its changes are undone unless the text commits in between")
+	errRevoked = bourn.WithHint(fmt.Errorf("%w in the midst of it", ErrSessionEnded), "look at whether it was done before you do it again; what the member may do may have changed")
 )
 
 // A sqlWatch cuts a call short.
@@ -328,7 +331,7 @@ func (c *SQL) cancel() {
 	case c.who.Dial != nil:
 		conn, err = c.who.Dial(ctx)
 	default:
-		conn, err = new(net.Dialer).DialContext(ctx, "unix", c.who.Socket+"/.s.PGSQL.5432")
+		conn, err = new(net.Dialer).DialContext(ctx, "unix", cluster.Socket(c.who.Socket))
 	}
 	if err != nil {
 		return // it ends the other way

@@ -108,9 +108,13 @@ func AddTask(ctx context.Context, q Querier, n NewTask) (Task, error) {
 	if n.Status == "" {
 		n.Status = StatusOpen
 	}
+	visibility, err := seenBy(n.Visibility, n.Circle)
+	if err != nil {
+		return Task{}, err
+	}
 	all, err := collect(ctx, q, scanTask, `insert into app.task (record_id, assignee_id, circle_id, visibility, title, status, due)
 		values ($1, $2, $3, $4, $5, $6, $7) returning `+taskColumns,
-		n.Record, n.Assignee, n.Circle, string(seenBy(n.Visibility, n.Circle)), n.Title, string(n.Status), day(n.Due))
+		n.Record, n.Assignee, n.Circle, string(visibility), n.Title, string(n.Status), day(n.Due))
 	if err != nil {
 		return Task{}, refused("make the task", err)
 	}

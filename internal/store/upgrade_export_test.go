@@ -2,10 +2,8 @@ package store
 
 import (
 	"context"
-	"io/fs"
 
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 )
 
 // PrepareDatabase is what Prepare does with a database that is there.
@@ -20,11 +18,7 @@ func MigrateTo(ctx context.Context, url, set string, version int64) error {
 	defer conn.Close(context.WithoutCancel(ctx))
 	db := stdlib.OpenDB(*conn.Config())
 	defer db.Close()
-	files, err := fs.Sub(migrations, "migrations/"+set)
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName("goose_"+set), goose.WithDisableGlobalRegistry(true))
+	provider, err := migrationsOf(db, set)
 	if err != nil {
 		return err
 	}

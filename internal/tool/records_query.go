@@ -67,8 +67,8 @@ func recordsQuery() *Tool {
 		if size > 1<<20 {
 			return workspace.Request{}, bourn.WithHint(fmt.Errorf("%w: SQL and parameters have more than 1 MiB", bourn.ErrInvalid), "do it in parts")
 		}
-		text, err := json.Marshal(q, jsontext.EscapeForJS(false))
-		return workspace.Request{Verb: workspace.RecordsWrite, Input: []byte(text)}, err
+		text, err := json.Marshal(q)
+		return workspace.Request{Verb: workspace.RecordsWrite, Input: text}, err
 	}, func(r api.QueriedRecords) string {
 		return strings.TrimRight(table.Text(r), "\n")
 	})

@@ -21,7 +21,13 @@ const Admin = "postgres"
 
 // maxSocketDir is the longest directory that a server's socket can stand in: sun_path
 // has 108 bytes (unix(7)), and PostgreSQL adds its own name and a lock file's ending.
-const maxSocketDir = 107 - len("/.s.PGSQL.5432.lock")
+const maxSocketDir = 107 - len("/"+socketName+".lock")
+
+// socketName is what the server calls its socket, by its port.
+const socketName = ".s.PGSQL.5432"
+
+// Socket returns the server's socket in its directory.
+func Socket(dir string) string { return filepath.Join(dir, socketName) }
 
 // readyWithin is how long a server may take before it answers: recovery after a power
 // loss reads what had not been settled.

@@ -24,10 +24,9 @@ func (f Finding) String() string {
 	return bourn.Printable(fmt.Sprintf("%s  %s: %s; mend: %s", f.Code, f.Object, f.What, f.Mend))
 }
 
-// Options say what Lint looks at. The zero value is all of the database, by Bourn's roles.
+// Options say what Lint looks at. The zero value is all of the database.
 type Options struct {
 	Schemas []string // those alone, nil for all; roles and the database are always looked at
-	Trusted []string // roles beside Bourn's own that no member comes in as
 }
 
 // trusted are Bourn's roles that no member and no agent comes in as.
@@ -112,10 +111,9 @@ func lint(ctx context.Context, tx pgx.Tx, o Options) ([]Finding, error) {
 	if o.Schemas == nil {
 		o.Schemas = []string{}
 	}
-	known := slices.Concat(trusted, o.Trusted)
 	var found []Finding
 	for _, c := range catalogChecks {
-		rows, err := tx.Query(ctx, prelude+c.sql, o.Schemas, known)
+		rows, err := tx.Query(ctx, prelude+c.sql, o.Schemas, trusted)
 		if err != nil {
 			return nil, fmt.Errorf("cannot look for %s: %w", c.code, err)
 		}
@@ -128,7 +126,7 @@ func lint(ctx context.Context, tx pgx.Tx, o Options) ([]Finding, error) {
 		}
 		found = append(found, some...)
 	}
-	s, err := readSchema(ctx, tx, o.Schemas, known)
+	s, err := readSchema(ctx, tx, o.Schemas)
 	if err != nil {
 		return nil, err
 	}

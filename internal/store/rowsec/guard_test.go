@@ -80,7 +80,6 @@ func member(t *testing.T, db *storetest.Database, name string, inCircle bool) st
 	if err := db.PutMember(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	db.Admin(t, "records", "insert into auth.members (id, name) values ('"+m.ID.String()+"', '"+name+"') on conflict do nothing")
 	if inCircle {
 		db.Admin(t, "records", "insert into auth.circles (id, name) values ('"+circle+"', 'sales')", "insert into auth.circle_members values ('"+circle+"', '"+m.ID.String()+"')")
 	}

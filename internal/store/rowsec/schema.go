@@ -40,6 +40,9 @@ type tableColumn struct {
 	RandomDefault bool
 }
 
+// randomDefault is whether the default of a column, a row of pg_attrdef d, is a random uuid.
+const randomDefault = `coalesce(pg_get_expr(d.adbin, d.adrelid) ~ '^(public\.)?(gen_random_uuid|uuidv4|uuidv7|uuid_generate_v4)\(\)$', false)`
+
 type policy struct {
 	Name        string
 	Permissive  bool
@@ -72,21 +75,21 @@ type foreignKey struct {
 }
 
 // readSchema reads the tables that have row security, with their policies.
-func readSchema(ctx context.Context, tx pgx.Tx, schemas, closed []string) (*schema, error) {
+func readSchema(ctx context.Context, tx pgx.Tx, schemas []string) (*schema, error) {
 	s := &schema{tables: map[int64]*table{}, functions: map[int64]function{}, open: map[int64]bool{0: true}, leakproof: map[int64]bool{}, equal: map[int64]bool{}}
 	for _, read := range []struct {
 		what string
 		sql  string
 		scan func(pgx.Rows) error
 	}{
-		{"roles", `select oid::int8 from pg_roles where oid not in (select oid from closed)`, s.scanRole},
+		{"roles", `select oid::int8 from pg_roles where oid not in (select oid from closed)`, ids(s.open)},
 		{"tables", `select oid::int8, name, relrowsecurity, child,
 			exists (select from opened g where g.oid = rel.oid and g.privilege_type = 'SELECT'),
 			exists (select from opened g where g.oid = rel.oid and g.privilege_type = 'INSERT'),
 			exists (select from opened g where g.oid = rel.oid and g.privilege_type = 'UPDATE') from rel where relkind in ('r', 'p')`, s.scanTable},
 		{"columns", `select t.attrelid::int8, t.attnum::int8, quote_ident(t.attname),
 			exists (select from opened g where g.oid = t.attrelid and g.attnum in (0, t.attnum) and g.privilege_type in ('INSERT', 'UPDATE')) and t.attgenerated = '' and t.attidentity <> 'a',
-			coalesce(pg_get_expr(d.adbin, d.adrelid) ~ '^(public\.)?(gen_random_uuid|uuidv4|uuidv7|uuid_generate_v4)\(\)$', false)
+			` + randomDefault + `
 			from pg_attribute t join rel on rel.oid = t.attrelid left join pg_attrdef d on d.adrelid = t.attrelid and d.adnum = t.attnum
 			where t.attnum > 0 and not t.attisdropped and rel.relkind in ('r', 'p')`, s.scanColumn},
 		{"policies", `select p.polrelid::int8, quote_ident(p.polname), p.polpermissive, p.polcmd::text, p.polroles::int8[], coalesce(p.polqual::text, ''), coalesce(p.polwithcheck::text, '')
@@ -101,10 +104,10 @@ func readSchema(ctx context.Context, tx pgx.Tx, schemas, closed []string) (*sche
 			from pg_index i join rel on rel.oid = i.indrelid join pg_class c on c.oid = i.indexrelid join pg_opclass op on op.oid = i.indclass[0] where i.indislive and i.indisvalid`, s.scanIndex},
 		{"foreign keys", `select k.conrelid::int8, quote_ident(k.conname), (select format('%I.%I', n.nspname, f.relname) from pg_class f join pg_namespace n on n.oid = f.relnamespace where f.oid = k.confrelid), k.conkey::int8[]
 			from pg_constraint k join rel on rel.oid = k.conrelid join pg_class f on f.oid = k.confrelid where k.contype = 'f' and f.relrowsecurity and k.conparentid = 0`, s.scanKey},
-		{"leakproof functions", `select p.oid::int8 from pg_proc p where p.proleakproof`, s.scanLeakproof},
-		{"operators", `select oid::int8 from pg_operator where oprname = '='`, s.scanEqual},
+		{"leakproof functions", `select p.oid::int8 from pg_proc p where p.proleakproof`, ids(s.leakproof)},
+		{"operators", `select oid::int8 from pg_operator where oprname = '='`, ids(s.equal)},
 	} {
-		rows, err := tx.Query(ctx, prelude+read.sql+" -- "+read.what, schemas, closed)
+		rows, err := tx.Query(ctx, prelude+read.sql+" -- "+read.what, schemas, trusted)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the catalog's %s: %w", read.what, err)
 		}
@@ -123,11 +126,14 @@ func readSchema(ctx context.Context, tx pgx.Tx, schemas, closed []string) (*sche
 	return s, nil
 }
 
-func (s *schema) scanRole(rows pgx.Rows) error {
-	var oid int64
-	err := rows.Scan(&oid)
-	s.open[oid] = true
-	return err
+// ids reads rows of one oid each into a set.
+func ids(into map[int64]bool) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var oid int64
+		err := rows.Scan(&oid)
+		into[oid] = true
+		return err
+	}
 }
 
 func (s *schema) scanTable(rows pgx.Rows) error {
@@ -195,20 +201,6 @@ func (s *schema) scanKey(rows pgx.Rows) error {
 	t := s.tables[of]
 	t.keys = append(t.keys, k)
 	return nil
-}
-
-func (s *schema) scanLeakproof(rows pgx.Rows) error {
-	var oid int64
-	err := rows.Scan(&oid)
-	s.leakproof[oid] = true
-	return err
-}
-
-func (s *schema) scanEqual(rows pgx.Rows) error {
-	var oid int64
-	err := rows.Scan(&oid)
-	s.equal[oid] = true
-	return err
 }
 
 // understand finds the functions that tell who asks, and the columns that policies compare with

@@ -178,7 +178,7 @@ func (r *reader) columns(s *shape) {
 		select quote_ident(t.attname), t.attname::text, format_type(t.atttypid, null), t.attnotnull, t.atthasdef and t.attgenerated = '',
 		  exists (select from pg_index i where i.indrelid = t.attrelid and i.indisprimary and t.attnum = any (i.indkey)),
 		  t.attgenerated <> '', t.attidentity <> '', pg_get_serial_sequence(format('%I.%I', n.nspname, c.relname), t.attname) is not null or coalesce(pg_get_expr(d.adbin, d.adrelid) ~ '^nextval', false),
-		  coalesce(pg_get_expr(d.adbin, d.adrelid) ~ '^(public\.)?(gen_random_uuid|uuidv4|uuidv7|uuid_generate_v4)\(\)$', false)
+		  `+randomDefault+`
 		from pg_attribute t join pg_class c on c.oid = t.attrelid join pg_namespace n on n.oid = c.relnamespace left join pg_attrdef d on d.adrelid = t.attrelid and d.adnum = t.attnum
 		where t.attrelid = $1 and t.attnum > 0 and not t.attisdropped order by t.attnum`, s.oid)
 	if err == nil {

@@ -97,10 +97,13 @@ func New(t testing.TB) *Database {
 }
 
 // Each runs a test on databases of its own on each server: the system's PostgreSQL, and a
-// newer one from npm.
+// newer one from npm, which -short leaves out.
 func Each(t *testing.T, f func(t *testing.T, db *Database)) {
 	t.Helper()
 	t.Run("system", func(t *testing.T) { f(t, New(t)) })
+	if testing.Short() {
+		return
+	}
 	t.Run("newer", func(t *testing.T) { f(t, Newer(t)) })
 }
 
@@ -185,8 +188,8 @@ func (s *server) admin(ctx context.Context, database string, statements ...strin
 	return nil
 }
 
-// SocketDir is where the socket of the system's server stands.
-func SocketDir() string { return system.cluster.SocketDir() }
+// SocketDir is where the socket of the database's server stands.
+func (d *Database) SocketDir() string { return d.server.cluster.SocketDir() }
 
 // ServerURL returns what a role connects by to a database of the server's that no test
 // made, such as postgres.
