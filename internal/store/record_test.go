@@ -384,17 +384,17 @@ func TestHostCircle(t *testing.T) {
 // it may.
 func TestIssueFor(t *testing.T) {
 	c := newCast(t, storetest.New(t))
-	if _, err := c.db.IssueFor(t.Context(), c.members["ann"], "bourn_control", store.Agent, time.Minute, true); bourn.CodeOf(err) != bourn.CodeInvalid {
+	if _, err := c.db.IssueFor(t.Context(), c.members["ann"], "bourn_control", store.Agent, time.Minute, true, 0); bourn.CodeOf(err) != bourn.CodeInvalid {
 		t.Errorf("a session of the control plane's own role: %v", err)
 	}
-	s, err := c.db.IssueFor(t.Context(), c.members["ann"], "bc_m_ann", store.Agent, time.Minute, true)
+	s, err := c.db.IssueFor(t.Context(), c.members["ann"], "bc_m_ann", store.Agent, time.Minute, true, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.db.Records.As(t.Context(), s, func(context.Context, store.Querier) error { return nil }); !errors.Is(err, store.ErrSessionEnded) {
 		t.Errorf("it holds as another role: %v", err)
 	}
-	if s, err = c.db.IssueFor(t.Context(), c.members["ann"], "bourn_app", store.Agent, time.Minute, true); err != nil {
+	if s, err = c.db.IssueFor(t.Context(), c.members["ann"], "bourn_app", store.Agent, time.Minute, true, 0); err != nil {
 		t.Fatal(err)
 	}
 	var write bool

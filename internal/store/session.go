@@ -61,24 +61,25 @@ type Querier interface {
 // Issue makes a session for a member, valid for at most 31 days. One who was removed gets none:
 // ErrDenied.
 func (d Door) Issue(ctx context.Context, member MemberID, kind Kind, valid time.Duration) (Session, error) {
-	return issue(ctx, d.sessions, member, d.role, kind, valid, false)
+	return issue(ctx, d.sessions, member, d.role, kind, valid, false, 0)
 }
 
 // IssueReading makes a session that sees what the member sees and changes nothing.
 func (d Door) IssueReading(ctx context.Context, member MemberID, kind Kind, valid time.Duration) (Session, error) {
-	return issue(ctx, d.sessions, member, d.role, kind, valid, true)
+	return issue(ctx, d.sessions, member, d.role, kind, valid, true, 0)
 }
 
 // IssueFor makes a session for a member that holds on connections of one role to the
-// records. The database keeps that one that is readOnly changes nothing.
-func (s *Store) IssueFor(ctx context.Context, member MemberID, role string, kind Kind, valid time.Duration, readOnly bool) (Session, error) {
-	return issue(ctx, s.issuer, member, role, kind, valid, readOnly)
+// records. The database keeps that one that is readOnly changes nothing, and that one for a
+// backend, by its process id, changes something on that connection alone; 0 is for any.
+func (s *Store) IssueFor(ctx context.Context, member MemberID, role string, kind Kind, valid time.Duration, readOnly bool, backend uint32) (Session, error) {
+	return issue(ctx, s.issuer, member, role, kind, valid, readOnly, backend)
 }
 
-func issue(ctx context.Context, pool *pgxpool.Pool, member MemberID, role string, kind Kind, valid time.Duration, readOnly bool) (Session, error) {
+func issue(ctx context.Context, pool *pgxpool.Pool, member MemberID, role string, kind Kind, valid time.Duration, readOnly bool, backend uint32) (Session, error) {
 	s := Session{token: newSecret(), Member: member}
-	err := pool.QueryRow(ctx, "select auth.issue($1, $2, $3, $4, $5, $6)",
-		s.hash(), member, role, kind, pgtype.Interval{Microseconds: valid.Microseconds(), Valid: true}, readOnly).Scan(&s.Expires)
+	err := pool.QueryRow(ctx, "select auth.issue($1, $2, $3, $4, $5, $6, nullif($7::integer, 0))",
+		s.hash(), member, role, kind, pgtype.Interval{Microseconds: valid.Microseconds(), Valid: true}, readOnly, backend).Scan(&s.Expires)
 	if err = classify(err); errors.Is(err, bourn.ErrNotFound) {
 		return Session{}, wrapped{bourn.WithHint(fmt.Errorf("%w: the member has been removed", bourn.ErrDenied), "ask an administrator"), err}
 	}

@@ -145,10 +145,6 @@ func (a *SQLs) Open(ctx context.Context, who SQLFor) (*SQL, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
 	defer context.AfterFunc(a.ctx, cancel)()
-	session, err := a.store.IssueFor(ctx, who.Member, who.Role, who.Kind, sqlSession, who.ReadOnly)
-	if err != nil {
-		return nil, err
-	}
 	var undialled error
 	if who.Dial != nil {
 		config.DialFunc = func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
@@ -163,15 +159,20 @@ func (a *SQLs) Open(ctx context.Context, who SQLFor) (*SQL, error) {
 	if undialled != nil {
 		err = undialled // it says more, and what to do
 	}
-	var hijacked *pgconn.HijackedConn
-	if err == nil {
-		hijacked, err = conn.Hijack()
-	}
 	if err != nil {
 		if undialled == nil {
 			err = notLetIn(who.Role, err)
 		}
-		return nil, errors.Join(err, a.store.Records.Revoke(context.WithoutCancel(ctx), session))
+		return nil, err
+	}
+	session, err := a.store.IssueFor(ctx, who.Member, who.Role, who.Kind, sqlSession, who.ReadOnly, conn.PID())
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	hijacked, err := conn.Hijack()
+	if err != nil {
+		err = notLetIn(who.Role, err)
+		return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)), a.store.Records.Revoke(context.WithoutCancel(ctx), session))
 	}
 	c := &SQL{all: a, who: who, conn: hijacked.Conn, wire: hijacked.Frontend, pid: hijacked.PID, key: hijacked.SecretKey,
 		busy: make(chan struct{}, 1), done: make(chan struct{}), session: session, used: a.now()}
@@ -427,7 +428,7 @@ func (c *SQL) renew(ctx context.Context) error {
 	if old.Expires.Sub(c.all.now()) > sqlRenew {
 		return nil
 	}
-	fresh, err := c.all.store.IssueFor(ctx, c.who.Member, c.who.Role, c.who.Kind, sqlSession, c.who.ReadOnly)
+	fresh, err := c.all.store.IssueFor(ctx, c.who.Member, c.who.Role, c.who.Kind, sqlSession, c.who.ReadOnly, c.pid)
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,19 @@ func TestSQLFillsNoDisk(t *testing.T) {
 	})
 }
 
+// TestSQLTokenElsewhere: a run that may only read writes nothing with what SQL of another run of
+// the same member has handed over.
+func TestSQLTokenElsewhere(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, db *storetest.Database) {
+		w := newSQLWorld(t, db)
+		writes, reads := w.open(w.ann, "bc_m_ann", false), w.open(w.ann, "bc_m_ann", true)
+		token := sqlRows(t, writes, "select current_setting('app.session')")
+		const insert = "insert into record (collection, body) values ('note', '{}')"
+		refusedSQL(t, reads, "42501", "set transaction read write; select set_config('app.session', '"+token+"', false); "+insert)
+		sqlRows(t, writes, insert)
+	})
+}
+
 // TestSQLNoticesEnd: notices without an end are cut short like rows.
 func TestSQLNoticesEnd(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, db *storetest.Database) {

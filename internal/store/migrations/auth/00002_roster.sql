@@ -3,15 +3,17 @@
 -- circle that comes from the host's registry is the control plane's alone to change.
 
 alter table auth.sessions add column read_only boolean not null default false;
+alter table auth.sessions add column backend integer; -- which alone may write with it; null for any of the role's
 alter table auth.circles add column host_id text check (host_id <> '' and length(host_id) <= 200);
 create unique index circles_by_host on auth.circles (host_id) where removed_at is null;
 
 drop function auth.issue(bytea, uuid, name, text, interval);
 
 -- Makes a session for a member: hash is the SHA-256 of a token that only the caller has. One
--- that is read_only changes nothing, whatever the member may.
+-- that is read_only changes nothing, whatever the member may. SQL can read the token of its own
+-- connection: one that is issued for a backend gives another, which may only read, nothing more.
 -- +goose StatementBegin
-create function auth.issue(hash bytea, member uuid, role name, kind text, valid interval, read_only boolean default false) returns timestamptz
+create function auth.issue(hash bytea, member uuid, role name, kind text, valid interval, read_only boolean default false, backend integer default null) returns timestamptz
 language plpgsql volatile security definer set search_path = ''
 as $$
 declare
@@ -28,8 +30,8 @@ begin
   if role not in ('bourn_member', 'bourn_app') and role not like 'bc\_m\_%' then
     raise exception 'no session is issued for that role' using errcode = '22023';
   end if;
-  insert into auth.sessions (token_hash, member_id, db_role, kind, expires_at, read_only)
-    values (hash, member, role, kind, until, issue.read_only);
+  insert into auth.sessions (token_hash, member_id, db_role, kind, expires_at, read_only, backend)
+    values (hash, member, role, kind, until, issue.read_only, issue.backend);
   return until;
 end
 $$;
@@ -56,10 +58,11 @@ $$;
 -- +goose StatementEnd
 delete from auth.circle_members cm using auth.members m where m.id = cm.member_id and m.removed_at is not null;
 
--- Whether this connection acts as a member now who may write with this session.
+-- Whether this connection acts as a member now who may write with this session here. A parallel
+-- worker is another backend.
 -- +goose StatementBegin
 create function auth.may_write() returns boolean
-language plpgsql stable security definer parallel safe set search_path = ''
+language plpgsql stable security definer parallel restricted set search_path = ''
 as $$
 begin
   if auth.me() is null then
@@ -67,7 +70,7 @@ begin
   end if;
   return exists (select from auth.sessions s
     where s.token_hash = pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.current_setting('app.session', true), 'UTF8'))
-      and not s.read_only);
+      and not s.read_only and (s.backend is null or s.backend = pg_catalog.pg_backend_pid()));
 end
 $$;
 -- +goose StatementEnd
@@ -76,7 +79,7 @@ $$;
 -- that was issued for an agent never may.
 -- +goose StatementBegin
 create function auth.may_change_roster() returns boolean
-language plpgsql stable security definer parallel safe set search_path = ''
+language plpgsql stable security definer parallel restricted set search_path = ''
 as $$
 begin
   if not auth.may_write() or not auth.am_administrator() then
@@ -251,7 +254,7 @@ end
 $$;
 -- +goose StatementEnd
 
-alter function auth.issue(bytea, uuid, name, text, interval, boolean) owner to bourn_auth;
+alter function auth.issue(bytea, uuid, name, text, interval, boolean, integer) owner to bourn_auth;
 alter function auth.may_write() owner to bourn_auth;
 alter function auth.may_change_roster() owner to bourn_auth;
 alter function auth.seen_members() owner to bourn_auth;
@@ -271,6 +274,6 @@ grant execute on function
   auth.put_circle(uuid, text), auth.remove_circle(uuid), auth.put_circle_member(uuid, uuid), auth.remove_circle_member(uuid, uuid)
   to bourn_app;
 grant execute on function
-  auth.issue(bytea, uuid, name, text, interval, boolean),
+  auth.issue(bytea, uuid, name, text, interval, boolean, integer),
   auth.write_circle(uuid, text, text, boolean, uuid[]), auth.circle_roster()
   to bourn_control;
