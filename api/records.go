@@ -12,7 +12,7 @@ import (
 // Company says whose records these are.
 type Company struct {
 	Name    string    `json:"name"`
-	Updated time.Time `json:"updated"`
+	Updated time.Time `json:"updated,omitzero"`
 }
 
 // CompanyChange is what an administrator makes of the company.

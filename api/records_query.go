@@ -14,7 +14,7 @@ type QueriedRecords struct {
 	Statements []QueriedStatement `json:"statements" nullable:"false"`
 	Notices    []string           `json:"notices,omitempty" nullable:"false"`
 	Truncated  bool               `json:"truncated,omitempty"`   // there is more than was kept
-	Cancelled  bool               `json:"cancelled,omitempty"`   // and so much more that it was cancelled: its changes are undone
+	Cancelled  bool               `json:"cancelled,omitempty"`   // and so much more that it was cancelled: what was not committed is undone
 	RolledBack bool               `json:"rolled_back,omitempty"` // a transaction was left open, and is undone
 }
 

@@ -30,6 +30,9 @@ type control struct {
 	verifying  chan struct{} // held by who verifies: it reads the whole log
 	signEvery  time.Duration
 
+	circles sync.Mutex             // held by who changes circles
+	leaving []func(store.MemberID) // called with who has left one
+
 	mu     sync.Mutex
 	head   audit.Signed // the newest checkpoint
 	headAt place

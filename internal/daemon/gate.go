@@ -103,8 +103,16 @@ const actorWithin = 10 * time.Second
 
 // serveActor takes over a connection to a run's actor.
 func (s *server) serveActor(w http.ResponseWriter, r *http.Request) {
+	flag, err := policy.RecordsNone, error(nil)
+	if word := r.URL.Query().Get("records"); word != "" {
+		flag, err = policy.ParseRecords(word)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
 	s.handedOver(w, r, "bourn-actor", func(key runKey, agent bourn.AgentName, child *childRun, conn net.Conn) {
-		s.tools.serve(&gatedRun{run: key.run, agent: agent, member: key.member, child: child, calls: make(chan struct{}, maxRunCalls), flag: policy.Records(r.URL.Query().Get("records"))}, conn)
+		s.tools.serve(&gatedRun{run: key.run, agent: agent, member: key.member, child: child, calls: make(chan struct{}, maxRunCalls), flag: flag}, conn)
 	})
 }
 

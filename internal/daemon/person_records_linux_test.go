@@ -257,7 +257,7 @@ func worldSQL(t testing.TB, text string) string {
 	t.Helper()
 	cmd := exec.Command(psqlOf(t), "-XAtq", "-h", SharedDatabaseSocket, "-U", "postgres", "-d", "records", "-c", text)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C"}
-	cmd.SysProcAttr = credentialOf(worldDatabaseUID)
+	cmd.SysProcAttr, cmd.Dir = credentialOf(worldDatabaseUID), "/" // not all may enter this one
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v %s", text, err, out)

@@ -112,19 +112,17 @@ func differs(has, want store.RosterCircle, there bool) string {
 // syncCircles makes the circles of the host as the registry has them. The log has each change
 // first.
 func (c *control) syncCircles(ctx context.Context, r posix.Registry) error {
-	circles, err := c.store.RosterCircles(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := circleChanges(circles, r)
-	if err != nil {
-		return err
-	}
-	for _, change := range all {
-		e := audit.Entry{Kind: audit.KindChange, Who: "host", What: change.what, Target: change.circle.Name, By: "registry of people", Outcome: audit.Allowed}
-		if err := c.log.Effect(ctx, e, func() error { return c.store.WriteCircle(ctx, change.circle) }); err != nil {
+	return c.changeCircles(ctx, func(circles []store.RosterCircle) error {
+		all, err := circleChanges(circles, r)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
+		for _, change := range all {
+			e := audit.Entry{Kind: audit.KindChange, Who: "host", What: change.what, Target: change.circle.Name, By: "registry of people", Outcome: audit.Allowed}
+			if err := c.log.Effect(ctx, e, func() error { return c.store.WriteCircle(ctx, change.circle) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -82,11 +82,13 @@ func (s *server) change(what, target string) acting {
 	}
 }
 
-// changeCircles is change for what changes a circle: the other database has it right after.
-// Where that cannot be, the next start of the control plane mends it.
+// changeCircles is change for what changes a circle: who leaves it loses the SQL that runs, and
+// the other database has it right after. Where that cannot be, the next start of the control
+// plane mends it.
 func (s *server) changeCircles(what, target string) acting {
 	return func(ctx context.Context, f func(context.Context, store.Querier) error) error {
-		if err := s.change(what, target)(ctx, f); err != nil {
+		err := s.control.changeCircles(ctx, func([]store.RosterCircle) error { return s.change(what, target)(ctx, f) })
+		if err != nil {
 			return err
 		}
 		if err := s.control.store.SyncRoster(context.WithoutCancel(ctx)); err != nil {
@@ -110,7 +112,7 @@ func answered[T any](ctx context.Context, as acting, f func(context.Context, sto
 }
 
 func (s *server) recordsRoutes() {
-	handle(s, operation("list-records", "GET", "/v1/records", "The records that you see, the newest first"), func(ctx context.Context, in *recordsQuery) (*out[api.Records], error) {
+	handle(s, s.large(operation("list-records", "GET", "/v1/records", "The records that you see, the newest first")), func(ctx context.Context, in *recordsQuery) (*out[api.Records], error) {
 		f, err := recordFilter(api.RecordsQuery{Collection: in.Collection, Words: in.Words, Circle: in.Circle, Visibility: in.Visibility, Limit: in.Limit, NextPage: in.After})
 		if err != nil {
 			return nil, err
@@ -278,8 +280,8 @@ func parseDay(text string) (*time.Time, error) {
 		return nil, nil
 	}
 	t, err := time.Parse(time.DateOnly, text)
-	if err != nil {
-		return nil, fmt.Errorf("%w: due is a day, as in 2026-12-31", bourn.ErrInvalid)
+	if err != nil || t.Year() < 1900 || t.Year() > 2999 {
+		return nil, fmt.Errorf("%w: due is a day of the years 1900 to 2999, as in 2026-12-31", bourn.ErrInvalid)
 	}
 	return &t, nil
 }

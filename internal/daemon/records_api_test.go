@@ -22,13 +22,14 @@ type office struct {
 	server  *server
 	clients map[string]*api.Client
 	ids     map[string]string
+	urls    map[string]string
 }
 
 // newOffice makes Ann, Bob and an administrator, the root of the names.
 func newOffice(t testing.TB) *office {
 	t.Helper()
 	p := begin(t)
-	o := &office{plane: p, server: newServer(p.control), clients: map[string]*api.Client{}, ids: map[string]string{}}
+	o := &office{plane: p, server: newServer(p.control), clients: map[string]*api.Client{}, ids: map[string]string{}, urls: map[string]string{}}
 	t.Cleanup(func() { o.server.tools.close(); o.server.members.close(context.WithoutCancel(t.Context()), p.control) })
 	for i, name := range []string{"ann", "bob", "admin"} {
 		uid := uint32(4_000_000 + i)
@@ -41,7 +42,7 @@ func newOffice(t testing.TB) *office {
 		}
 		h.Start()
 		t.Cleanup(h.Close)
-		o.clients[name] = api.NewClient(h.URL, "")
+		o.urls[name], o.clients[name] = h.URL, api.NewClient(h.URL, "")
 		t.Cleanup(o.clients[name].Close)
 	}
 	return o
@@ -69,6 +70,9 @@ func TestRecordsOverHTTP(t *testing.T) {
 	text := func(s string) *string { return &s }
 
 	t.Run("company", func(t *testing.T) {
+		if c, err := bob.Company(ctx); err != nil || c != (api.Company{}) {
+			t.Errorf("before it has a name: %+v, %v", c, err)
+		}
 		_, err := ann.ChangeCompany(ctx, api.CompanyChange{Name: "Ann's"})
 		wants(t, "Ann changes the company", err, bourn.CodeDenied)
 		if c, err := admin.ChangeCompany(ctx, api.CompanyChange{Name: "Teapots & Co"}); err != nil || c.Name != "Teapots & Co" {
@@ -229,9 +233,12 @@ func TestRecordsOverHTTP(t *testing.T) {
 		must(t, ann.DeleteTask(ctx, task.ID))
 		_, err = ann.Task(ctx, task.ID)
 		wants(t, "deleted", err, bourn.CodeNotFound)
-		for _, bad := range []api.NewTask{{}, {Title: "x", Due: "tomorrow"}, {Title: "x", Status: "later"}, {Title: "x", Assignee: "bob"}} {
+		for _, bad := range []api.NewTask{{}, {Title: "x", Due: "tomorrow"}, {Title: "x", Due: "1899-12-31"}, {Title: "x", Due: "3000-01-01"}, {Title: "x", Status: "later"}, {Title: "x", Assignee: "bob"}} {
 			_, err := ann.NewTask(ctx, bad)
 			wants(t, "what is no task", err, bourn.CodeInvalid)
+			if bad.Due != "" && !strings.Contains(err.Error(), "1900 to 2999") {
+				t.Errorf("due %s: %v", bad.Due, err)
+			}
 		}
 		_, err = ann.NewTask(ctx, api.NewTask{Title: "x", Assignee: circle})
 		wants(t, "whom nobody is", err, bourn.CodeDenied)

@@ -17,7 +17,7 @@ import (
 
 // queryRoutes are for SQL of a person's own.
 func (s *server) queryRoutes() {
-	op := operation("query-records", "POST", "/v1/records/query", "Run SQL on the records as the member who asks")
+	op := s.large(operation("query-records", "POST", "/v1/records/query", "Run SQL on the records as the member who asks"))
 	op.MaxBodyBytes = 2 << 20
 	handle(s, op, func(ctx context.Context, in *in[api.QueryRecords]) (*out[api.QueriedRecords], error) {
 		r, err := s.queryRecords(ctx, in.Body)

@@ -27,8 +27,12 @@ import (
 //
 // A run has one, which ends with the run; nobody else ever has it.
 
-// maxSQL is how many connections there are at once: the server has room for others.
-const maxSQL = 40
+// How many connections there are at once: the server has room for others, and of those that a
+// role may have the runs leave some for what the person asks.
+const (
+	maxSQL    = 40
+	maxRunSQL = 6 // of a member's runs
+)
 
 // Limits of a call's result: a model reads the first, a person the second.
 var (
@@ -45,12 +49,15 @@ type sqlRuns struct {
 	of      map[*gatedRun]*store.SQL
 	opening map[*gatedRun]chan struct{} // closed when it is open, or cannot be
 	count   int                         // all that there are, with those that are being opened
+	ofRuns  map[store.MemberID]int      // of these, those of each member's runs
 
 	work sync.WaitGroup
 }
 
 func newSQLRuns(c *control) *sqlRuns {
-	return &sqlRuns{control: c, all: c.store.NewSQLs(c.now), of: map[*gatedRun]*store.SQL{}, opening: map[*gatedRun]chan struct{}{}}
+	q := &sqlRuns{control: c, all: c.store.NewSQLs(c.now), of: map[*gatedRun]*store.SQL{}, opening: map[*gatedRun]chan struct{}{}, ofRuns: map[store.MemberID]int{}}
+	c.onLeaving(q.endOf)
+	return q
 }
 
 // close ends all of them, and waits.
@@ -119,54 +126,63 @@ func (q *sqlRuns) open(ctx context.Context, member store.MemberID, kind store.Ki
 		return nil, err
 	}
 	who.Kind, who.ReadOnly = kind, readOnly
-	if !q.room() {
+	if !q.room(member, kind) {
 		return nil, bourn.WithHint(fmt.Errorf("%w: too many connections to the records are in use", bourn.ErrUnavailable), "try again in a minute: connections that nobody uses end")
 	}
 	c, err := q.all.Open(ctx, who)
 	if err != nil {
-		q.mu.Lock()
-		q.count--
-		q.mu.Unlock()
+		q.counts(member, kind, -1)
 		return nil, err
 	}
 	q.work.Go(func() {
 		<-c.Done()
-		q.mu.Lock()
-		q.count--
-		q.mu.Unlock()
+		q.counts(member, kind, -1)
 	})
 	return c, nil
 }
 
-// room takes a place for a connection. Where there is none, one that nobody uses gives way: the
-// one that was used last longest ago.
-func (q *sqlRuns) room() bool {
+// counts counts a connection that comes or goes.
+func (q *sqlRuns) counts(member store.MemberID, kind store.Kind, by int) {
 	q.mu.Lock()
-	var all []*store.SQL
-	full := q.count >= maxSQL
-	for _, c := range q.of {
-		all = append(all, c)
+	defer q.mu.Unlock()
+	q.add(member, kind, by)
+}
+
+func (q *sqlRuns) add(member store.MemberID, kind store.Kind, by int) {
+	q.count += by
+	if kind != store.Agent {
+		return
 	}
-	if !full {
-		q.count++
+	if q.ofRuns[member] += by; q.ofRuns[member] == 0 {
+		delete(q.ofRuns, member)
+	}
+}
+
+// room takes a place for a connection. Where there is none, one that nobody uses gives way: the
+// one that was used last longest ago, and the member's own where their runs have all of theirs.
+func (q *sqlRuns) room(member store.MemberID, kind store.Kind) bool {
+	q.mu.Lock()
+	own := kind == store.Agent && q.ofRuns[member] >= maxRunSQL
+	if !own && q.count < maxSQL {
+		q.add(member, kind, 1)
+		q.mu.Unlock()
+		return true
+	}
+	var all []*store.SQL
+	for run, c := range q.of {
+		if !own || run.member == member {
+			all = append(all, c)
+		}
 	}
 	q.mu.Unlock()
-	for full && len(all) > 0 {
-		oldest := 0
-		for i, c := range all {
-			if c.Used().Before(all[oldest].Used()) {
-				oldest = i
-			}
-		}
-		if all[oldest].Yield() {
-			q.mu.Lock()
-			q.count++ // it goes down when that is done
-			q.mu.Unlock()
+	slices.SortFunc(all, func(a, b *store.SQL) int { return a.Used().Compare(b.Used()) })
+	for _, c := range all {
+		if c.Yield() {
+			q.counts(member, kind, 1) // it goes down when that is done
 			return true
 		}
-		all = append(all[:oldest], all[oldest+1:]...)
 	}
-	return !full
+	return false
 }
 
 // endOf ends what a member has open.

@@ -48,10 +48,6 @@ func taskFilter(q api.RecordsQuery) (f store.TaskFilter, err error) {
 
 func listRecords(ctx context.Context, q store.Querier, f store.RecordFilter) (api.Records, error) {
 	all, next, err := store.Records(ctx, q, f)
-	if n := fitting(all); n < len(all) {
-		f.Limit = n
-		all, next, err = store.Records(ctx, q, f)
-	}
 	list := api.Records{Records: []api.Record{}, Next: next.String()}
 	for _, r := range all {
 		list.Records = append(list.Records, wireRecord(r))
@@ -59,23 +55,9 @@ func listRecords(ctx context.Context, q store.Querier, f store.RecordFilter) (ap
 	return list, err
 }
 
-// What others have written is in a member's lists: it is not to be so much, or so deep, that
-// there is no list.
-const (
-	maxPageBytes = 4 << 20 // of the bodies of a page, unless one alone has more
-	maxNesting   = 10_000  // of what encoding/json writes; each level has two bytes at least
-)
-
-// fitting returns how many records a page has room for, one at least.
-func fitting(all []store.Record) int {
-	size := 0
-	for i, r := range all {
-		if size += len(r.Body); size > maxPageBytes && i > 0 {
-			return i
-		}
-	}
-	return len(all)
-}
+// maxNesting is how deep encoding/json writes; each level has two bytes at least. What others
+// have written is in a member's lists: it is not to be so deep that there is no list.
+const maxNesting = 10_000
 
 func getRecord(ctx context.Context, q store.Querier, id string) (api.Record, error) {
 	at, err := store.ParseID(id)

@@ -1,10 +1,15 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"bourn/api"
+	"bourn/internal/store"
 )
 
 // TestRecordsOfOthersLeaveAList: what a member's SQL has made, nested deeper than is written or
@@ -29,7 +34,7 @@ func TestRecordsOfOthersLeaveAList(t *testing.T) {
 				t.Errorf("the body is %.40s…", r.Body)
 			}
 		}
-		if size > maxPageBytes {
+		if size > store.PageBytes {
 			t.Errorf("a page has %d bytes", size)
 		}
 		next = got.Next
@@ -41,4 +46,38 @@ func TestRecordsOfOthersLeaveAList(t *testing.T) {
 	if said, ok := o.calls(o.runOf("mur", "bob", "r-bob"), "records_list", fields{}, nil); !ok {
 		t.Errorf("an agent's list: %.200s", said)
 	}
+}
+
+// A member who reads no answer has few that are held for them, and takes nothing from others.
+func TestLargeAnswersWait(t *testing.T) {
+	o := newOffice(t)
+	// Each has more than sockets hold: JSON writes six bytes for one.
+	o.admin("records", fmt.Sprintf("insert into app.record (owner_id, visibility, collection, body) select '%s', 'company', 'large', jsonb_build_object('a', repeat('<', 262000)) from generate_series(1, 16)", o.ids["ann"]))
+	list := func(ctx context.Context, who string) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(ctx, "GET", o.urls[who]+"/v1/records?limit=200", nil)
+		must(t, err)
+		return new(http.Transport).RoundTrip(r)
+	}
+	var held []*http.Response
+	for range maxLarge {
+		r, err := list(t.Context(), "ann")
+		must(t, err)
+		defer r.Body.Close()
+		held = append(held, r)
+	}
+	if r, err := list(t.Context(), "bob"); err != nil || r.StatusCode != 200 || r.Body.Close() != nil {
+		t.Errorf("another's: %v, %v", r, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if r, err := list(short, "ann"); err == nil {
+		t.Errorf("one more than are read: %s", r.Status)
+		r.Body.Close()
+	}
+	must(t, held[0].Body.Close())
+	r, err := list(t.Context(), "ann")
+	if err != nil || r.StatusCode != 200 || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		t.Fatalf("after one was read: %v, %v", r, err)
+	}
+	r.Body.Close()
 }

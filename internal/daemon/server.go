@@ -44,6 +44,7 @@ type server struct {
 	api       huma.API
 	listensTo []string
 	members   memberSessions // of who asks for records
+	largeOf   sync.Map       // of a store.MemberID a chan struct{}: the large answers that they have
 	answering sync.WaitGroup // requests that are being answered
 }
 

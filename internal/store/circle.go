@@ -111,11 +111,7 @@ func (s *Store) WriteCircle(ctx context.Context, c RosterCircle) error {
 }
 
 func writeCircle(ctx context.Context, pool *pgxpool.Pool, c RosterCircle) error {
-	members := c.Members
-	if members == nil {
-		members = []MemberID{} // null would be no list, and nobody would be taken out
-	}
-	_, err := pool.Exec(ctx, "select auth.write_circle($1, $2, $3, $4, $5)", c.ID, c.Name, c.Host, c.Removed, members)
+	_, err := pool.Exec(ctx, "select auth.write_circle($1, $2, $3, $4, $5)", c.ID, c.Name, c.Host, c.Removed, c.Members)
 	return classify(err)
 }
 

@@ -2,13 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// A CompanyRecord says whose records these are.
+// A CompanyRecord says whose records these are. It is zero before the company has a name.
 type CompanyRecord struct {
 	Name      string
 	UpdatedAt time.Time
@@ -16,7 +17,7 @@ type CompanyRecord struct {
 
 // GetCompany returns what every member sees of the company.
 func GetCompany(ctx context.Context, q Querier) (c CompanyRecord, err error) {
-	if err := q.QueryRow(ctx, "select name, updated_at from app.company").Scan(&c.Name, &c.UpdatedAt); err != nil {
+	if err := q.QueryRow(ctx, "select name, updated_at from app.company").Scan(&c.Name, &c.UpdatedAt); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return c, fmt.Errorf("cannot read the company: %w", classify(err))
 	}
 	return c, nil

@@ -17,6 +17,9 @@ import (
 // is too old: each is started, says on the command line that it is new, and is refused by
 // what it answers itself, before anything was made in it.
 func TestOldServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short leaves the servers from npm out")
+	}
 	for _, c := range []struct{ version, said, least string }{
 		{"14.23.0-beta.17", "14.23", "15.18"},
 		{"15.17.0-beta.17", "15.17", "15.18"},

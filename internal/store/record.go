@@ -37,9 +37,13 @@ type Record struct {
 
 const recordColumns = "id, collection, owner_id, circle_id, visibility, body::text, created_at, updated_at"
 
-func scanRecord(row pgx.CollectableRow) (r Record, err error) {
+// readRecord reads a row of recordColumns.
+func readRecord(row pgx.CollectableRow) (Record, error) { return scanRecord(row) }
+
+// scanRecord reads a row of recordColumns and of more.
+func scanRecord(row pgx.CollectableRow, more ...any) (r Record, err error) {
 	var visibility, body string
-	err = row.Scan(&r.ID, &r.Collection, &r.Owner, &r.Circle, &visibility, &body, &r.CreatedAt, &r.UpdatedAt)
+	err = row.Scan(append([]any{&r.ID, &r.Collection, &r.Owner, &r.Circle, &visibility, &body, &r.CreatedAt, &r.UpdatedAt}, more...)...)
 	r.Visibility, r.Body = Visibility(visibility), json.RawMessage(body)
 	return r, err
 }
@@ -54,7 +58,12 @@ type RecordFilter struct {
 	After      Place
 }
 
-// query is the statement that finds a page and one more, the newest first.
+// PageBytes is how much of bodies is on one page, unless one alone has more.
+const PageBytes = 4 << 20
+
+// query is the statement that finds a page, the newest first, and with each record how many are
+// there for it: more than are on the page where there is a next one. The server adds up what the
+// bodies have, and sends none that has no room.
 func (f RecordFilter) query() (string, []any) {
 	c := conditions{}
 	if f.Collection != "" {
@@ -65,7 +74,11 @@ func (f RecordFilter) query() (string, []any) {
 	}
 	c.shared(f.Circle, f.Visibility)
 	c.after(f.After, true)
-	return fmt.Sprintf("select %s from app.record where deleted_at is null%s order by created_at desc, id desc limit %d", recordColumns, c.where, page(f.Limit)), c.args
+	return fmt.Sprintf(`select %[1]s, found from (
+			select *, sum(octet_length(body::text)) over sofar as bytes, row_number() over sofar as n, count(*) over () as found from (
+				select * from app.record where deleted_at is null%[2]s order by created_at desc, id desc limit %[3]d) r
+			window sofar as (order by created_at desc, id desc rows unbounded preceding)) r
+		where (bytes <= %[4]d or n = 1) and n < %[3]d order by created_at desc, id desc`, recordColumns, c.where, page(f.Limit), PageBytes), c.args
 }
 
 // shared adds which circle, and which visibility.
@@ -83,12 +96,15 @@ func (c *conditions) shared(circle *ID, v Visibility) {
 // next page begins.
 func Records(ctx context.Context, q Querier, f RecordFilter) ([]Record, Place, error) {
 	sql, args := f.query()
-	all, err := collect(ctx, q, scanRecord, sql, args...)
+	found := 0
+	all, err := collect(ctx, q, func(row pgx.CollectableRow) (Record, error) { return scanRecord(row, &found) }, sql, args...)
 	if err != nil {
 		return nil, Place{}, fmt.Errorf("cannot list records: %w", err)
 	}
-	all, next := cut(all, f.Limit, func(r Record) Place { return Place{r.CreatedAt, r.ID} })
-	return all, next, nil
+	if n := len(all); n > 0 && n < found {
+		return all, Place{all[n-1].CreatedAt, all[n-1].ID}, nil
+	}
+	return all, Place{}, nil
 }
 
 // collect reads the rows of a statement.
@@ -104,7 +120,7 @@ func collect[T any](ctx context.Context, q Querier, scan pgx.RowToFunc[T], sql s
 // GetRecord returns a record that the member sees. One that is hidden and one that is not
 // there are the same ErrNotFound.
 func GetRecord(ctx context.Context, q Querier, id ID) (Record, error) {
-	all, err := collect(ctx, q, scanRecord, "select "+recordColumns+" from app.record where id = $1 and deleted_at is null", id)
+	all, err := collect(ctx, q, readRecord, "select "+recordColumns+" from app.record where id = $1 and deleted_at is null", id)
 	return one(all, err, "record", id)
 }
 
@@ -136,7 +152,7 @@ func AddRecord(ctx context.Context, q Querier, n NewRecord) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	all, err := collect(ctx, q, scanRecord, "insert into app.record (collection, circle_id, visibility, body) values ($1, $2, $3, $4::text::jsonb) returning "+recordColumns,
+	all, err := collect(ctx, q, readRecord, "insert into app.record (collection, circle_id, visibility, body) values ($1, $2, $3, $4::text::jsonb) returning "+recordColumns,
 		n.Collection, n.Circle, string(visibility), string(n.Body))
 	if err != nil {
 		return Record{}, refused("make the record", err)
@@ -192,7 +208,7 @@ func ChangeRecord(ctx context.Context, q Querier, id ID, c RecordChange) (Record
 		text := string(c.Body)
 		body = &text
 	}
-	all, err := collect(ctx, q, scanRecord, "update app.record set collection = coalesce($4::text, collection), body = coalesce($5::text::jsonb, body), "+sharedAs+
+	all, err := collect(ctx, q, readRecord, "update app.record set collection = coalesce($4::text, collection), body = coalesce($5::text::jsonb, body), "+sharedAs+
 		" where id = $1 and deleted_at is null returning "+recordColumns, id, c.Circle, (*string)(c.Visibility), c.Collection, body)
 	if err != nil {
 		return Record{}, refused("change the record "+id.String(), err)

@@ -51,6 +51,7 @@ func TestMigrateFirstRelease(t *testing.T) {
 			"insert into auth.circles (id, name) values ('" + circleID + "', 'sales')",
 			"insert into auth.circle_members values ('" + circleID + "', '" + annID + "')",
 			"insert into app.record (id, collection, owner_id, visibility, circle_id, body) values ('" + recordID + "', 'notes', '" + annID + "', 'circle', '" + circleID + `', '{"text": "the blue teapot"}')`,
+			"insert into app.record (collection, owner_id, body) values ('notes', '" + annID + "', '[]')", // of before there was a rule
 		} {
 			if _, err := old.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
@@ -354,6 +355,10 @@ func TestHostCircle(t *testing.T) {
 	}
 	if inside("ann") != 2 || inside("eve") != 0 {
 		t.Errorf("Ann is in %d circles, Eve in %d", inside("ann"), inside("eve"))
+	}
+	// No list of members is one without any.
+	if _, err := c.db.Connect(t, "bourn_control", "records").Exec(t.Context(), "select auth.write_circle($1, 'sales', 'sales', false, null)", circle.ID); err != nil || inside("ann") != 1 {
+		t.Errorf("with null for the members Ann is in %d circles, %v", inside("ann"), err)
 	}
 	for _, step := range []struct {
 		members  []store.MemberID

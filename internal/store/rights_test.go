@@ -36,8 +36,9 @@ type right struct {
 	fixed string
 	// changers says who changes a column of a row besides Ann; "row column" or "row".
 	changers map[string]string
-	// insert are what Ann may insert, and refused what nobody may, Ann neither.
-	insert, refused []string
+	// insert are what Ann may insert, refused what nobody may, Ann neither, and wrong what is
+	// against a rule of the table.
+	insert, refused, wrong []string
 }
 
 var persons = []string{"ann", "bob", "eve", "admin", "reading", "agent"}
@@ -71,6 +72,8 @@ var everyTableOf = map[string]right{
 			"(collection, owner_id) values ('c', '" + bobID + "')", "(collection, visibility, circle_id) values ('c', 'circle', '" + alienID + "')",
 			"(collection, visibility, circle_id) values ('c', 'circle', gen_random_uuid())", "(id, collection) values (gen_random_uuid(), 'c')",
 			"(collection, created_at) values ('c', now())", "(collection, deleted_at) values ('c', now())"},
+		wrong: []string{"(collection, body) values ('c', '[]')", "(collection, body) values ('c', '1')", "(collection, body) values ('c', 'null')", "(collection, body) values ('c', null)",
+			"(collection, body) values ('c', jsonb_build_object('a', repeat('x', 262144)))", "(collection) values ('')", "(collection, visibility) values ('c', 'circle')"},
 	},
 	"app.task": {
 		rows: map[string]string{
@@ -88,15 +91,17 @@ var everyTableOf = map[string]right{
 		changers: map[string]string{"assigned status": "bob", "assigned": "!bob", "assigned assignee_id": "bob", // who it is already
 			"own title": "-ann", "own status": "-ann", "own due": "-ann", "own assignee_id": "-ann"},
 		insert: []string{
-			"(title) values ('t')", "(title, assignee_id) values ('t', '" + bobID + "')", "(title, visibility, circle_id) values ('t', 'circle', '" + circleID + "')"},
+			"(title) values ('t')", "(title, due) values ('t', '1900-01-01')", "(title, due) values ('t', '2999-12-31')", "(title, assignee_id) values ('t', '" + bobID + "')", "(title, visibility, circle_id) values ('t', 'circle', '" + circleID + "')"},
 		refused: []string{
 			"(title, owner_id) values ('t', '" + bobID + "')", "(title, visibility, circle_id) values ('t', 'circle', '" + alienID + "')",
 			"(title, record_id) values ('t', '" + recordID + "')", "(title, record_id) values ('t', gen_random_uuid())",
 			"(title, assignee_id) values ('t', gen_random_uuid())", "(id, title) values (gen_random_uuid(), 't')",
 			"(title, owner_id, assignee_id) values ('t', '" + bobID + "', '" + annID + "')"},
+		wrong: []string{"(title, due) values ('t', 'infinity')", "(title, due) values ('t', '-infinity')", "(title, due) values ('t', '1899-12-31')", "(title, due) values ('t', '3000-01-01')",
+			"(title, due) values ('t', '2026-12-31 BC')", "(title) values ('')", "(title, status) values ('t', 'later')"},
 	},
 	"app.company": {
-		rows:    map[string]string{"the": ""},
+		rows:    map[string]string{"the": "(name) values ('x')"},
 		sees:    map[string]string{"the": "bob eve admin agent"},
 		fixed:   "id name updated_at",
 		refused: []string{"(id) values (false)", "default values"},
@@ -235,6 +240,11 @@ func (c *cast) table(t *testing.T, admin *pgx.Conn, table string, right right) {
 		}
 		if _, err := c.try(t, "reading", "insert into "+table+" "+values); bourn.CodeOf(err) != bourn.CodeDenied {
 			t.Errorf("a session that only reads inserts %s: %v", values, err)
+		}
+	}
+	for _, values := range right.wrong {
+		if _, err := c.try(t, "ann", "insert into "+table+" "+values); bourn.CodeOf(err) != bourn.CodeInvalid {
+			t.Errorf("Ann inserts into %s %s: %v", table, values, err)
 		}
 	}
 	for name, values := range right.rows {

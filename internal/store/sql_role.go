@@ -37,7 +37,8 @@ func AgentRole(user string) (string, error) {
 	return "", fmt.Errorf("%w: %q is no user of a person", bourn.ErrInvalid, bourn.Printable(user))
 }
 
-// roleConnections is how many connections a role may have at once. One of each run that asks.
+// roleConnections is how many connections a role may have at once: of runs, and of the person
+// who asks, for whom those leave room.
 const roleConnections = 8
 
 // roleSettings are what a role has and, as a superuser alone may set them, cannot change: nobody

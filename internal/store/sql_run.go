@@ -41,7 +41,7 @@ type SQLResult struct {
 	Statements []SQLStatement
 	Notices    []string
 	Truncated  bool // there is more than the limits keep
-	Cancelled  bool // and so much more that it was cancelled: its changes are undone
+	Cancelled  bool // and so much more that it was cancelled: what was not committed is undone
 	RolledBack bool
 }
 

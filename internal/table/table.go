@@ -62,7 +62,7 @@ func Text(r api.QueriedRecords) string {
 func notes(r api.QueriedRecords) (all []string) {
 	switch {
 	case r.Cancelled:
-		all = append(all, "there is much more: it was cancelled, and what it changed is undone; narrow it down")
+		all = append(all, "there is much more: it was cancelled, and what was not committed is undone; narrow it down")
 	case r.Truncated:
 		all = append(all, "there is more than is shown: narrow it down, or page with LIMIT and a condition")
 	}

@@ -40,7 +40,7 @@ func TestText(t *testing.T) {
 	if line := strings.Split(long, "\n")[3]; line != " y"+strings.Repeat(" ", 59)+" | 2" {
 		t.Errorf("a short value beside a long one: %q", line)
 	}
-	if got := Text(api.QueriedRecords{Cancelled: true, Truncated: true}); strings.Count(got, "note:") != 1 || !strings.Contains(got, "cancelled") {
+	if got := Text(api.QueriedRecords{Cancelled: true, Truncated: true}); strings.Count(got, "note:") != 1 || !strings.Contains(got, "cancelled, and what was not committed is undone") {
 		t.Errorf("cancelled: %q", got)
 	}
 	if got := Text(api.QueriedRecords{}); got != "" {

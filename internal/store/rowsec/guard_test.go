@@ -107,7 +107,7 @@ type actor struct {
 // app acts as a member does in the application.
 func app(t *testing.T, db *storetest.Database, m store.MemberID, readOnly bool) actor {
 	t.Helper()
-	s, err := db.IssueFor(t.Context(), m, "bourn_app", store.SignIn, time.Hour, readOnly)
+	s, err := db.IssueFor(t.Context(), m, "bourn_app", store.SignIn, time.Hour, readOnly, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

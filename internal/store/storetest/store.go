@@ -89,7 +89,8 @@ type Database struct {
 	suffix string
 }
 
-// New returns a store on databases of the test's own. They go when the test ends.
+// New returns a store on databases of the test's own. They go with the server: to drop them takes
+// as long as to make them.
 func New(t testing.TB) *Database {
 	t.Helper()
 	Need(t)
@@ -134,11 +135,6 @@ func (s *server) database(t testing.TB, programs ...string) *Database {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if err := s.admin(context.Background(), "postgres", "drop database "+name+" with (force)"); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 	opened, err := store.Open(t.Context(), d.URL)
 	if err != nil {
@@ -187,6 +183,9 @@ func (s *server) admin(ctx context.Context, database string, statements ...strin
 	}
 	return nil
 }
+
+// Cluster is the database's server, which is not the test's to stop.
+func (d *Database) Cluster() *cluster.Cluster { return d.server.cluster }
 
 // SocketDir is where the socket of the database's server stands.
 func (d *Database) SocketDir() string { return d.server.cluster.SocketDir() }

@@ -231,7 +231,7 @@ begin
     on conflict on constraint circles_pkey do update
       set name = excluded.name, host_id = excluded.host_id,
         removed_at = case when removed then coalesce(c.removed_at, excluded.removed_at) end;
-  delete from auth.circle_members cm where cm.circle_id = write_circle.id and (removed or cm.member_id <> all (members));
+  delete from auth.circle_members cm where cm.circle_id = write_circle.id and (removed or cm.member_id <> all (coalesce(members, '{}')));
   if not removed then
     insert into auth.circle_members (circle_id, member_id)
       select write_circle.id, m.id from auth.members m where m.id = any (members) and m.removed_at is null for share on conflict do nothing;

@@ -27,6 +27,7 @@ revoke all on function app.stamp() from public;
 -- the member sees.
 alter table app.record add column search tsvector generated always as (to_tsvector('simple'::regconfig, body)) stored;
 alter table app.record add constraint record_body_size check (octet_length(body::text) <= 262144) not valid;
+alter table app.record add constraint record_body_object check (jsonb_typeof(body) = 'object') not valid;
 create trigger stamp before update on app.record for each row execute function app.stamp();
 
 create policy writer_new on app.record as restrictive for insert with check ((select auth.may_write()));
@@ -39,13 +40,12 @@ create policy visible on app.record for select using (
   or visibility = 'circle' and deleted_at is null and circle_id = any ((select auth.my_circles())::uuid[]));
 revoke update (updated_at) on app.record from bourn_app, bc_person;
 
--- The company: one row, changed by auth.change_company alone.
+-- The company: one row once it has a name, written by auth.change_company alone.
 create table app.company (
   id boolean primary key default true check (id),
   name text not null default '' check (length(name) <= 200),
   updated_at timestamptz not null default clock_timestamp()
 );
-insert into app.company default values;
 alter table app.company owner to bourn_records;
 alter table app.company enable row level security;
 alter table app.company force row level security;
@@ -55,6 +55,7 @@ create policy writer_new on app.company as restrictive for insert with check ((s
 create policy writer_changed on app.company as restrictive for update
   using ((select auth.may_write())) with check ((select auth.may_write()));
 create policy visible on app.company for select using ((select auth.me()) is not null);
+create policy administrators_new on app.company for insert to bourn_records with check ((select auth.may_change_roster()));
 create policy administrators on app.company for update to bourn_records
   using ((select auth.may_change_roster())) with check ((select auth.may_change_roster()));
 grant select on app.company to bourn_app, bc_person;
@@ -68,7 +69,8 @@ begin
   if not auth.may_change_roster() then
     raise exception 'only an administrator, and no agent, changes the roster' using errcode = '42501';
   end if;
-  update app.company c set name = change_company.name, updated_at = pg_catalog.clock_timestamp();
+  insert into app.company (name) values (change_company.name)
+    on conflict on constraint company_pkey do update set name = excluded.name, updated_at = pg_catalog.clock_timestamp();
 end
 $$;
 -- +goose StatementEnd
@@ -99,7 +101,7 @@ create table app.task (
   visibility text not null default 'private' check (visibility in ('private', 'circle', 'company')),
   title text not null check (title <> '' and length(title) <= 500),
   status text not null default 'open' check (status in ('open', 'doing', 'done', 'dropped')),
-  due date,
+  due date check (due between '1900-01-01' and '2999-12-31'), -- and so not infinite
   created_at timestamptz not null default clock_timestamp(),
   updated_at timestamptz not null default clock_timestamp(),
   deleted_at timestamptz,
