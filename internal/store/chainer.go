@@ -142,9 +142,10 @@ func (c *Chainer) step(ctx context.Context, conn *pgx.Conn, signed func(audit.Si
 	}
 }
 
-// link links one batch in one transaction.
+// link links one batch in one transaction, which sees the log as it was at one moment: what
+// holds has found is what tip goes on from.
 func (c *Chainer) link(ctx context.Context, conn *pgx.Conn) (n int, signed audit.Signed, err error) {
-	tx, err := conn.Begin(ctx)
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return 0, signed, err
 	}

@@ -106,6 +106,49 @@ func TestChainerFindsCut(t *testing.T) {
 	}
 }
 
+// A log that is emptied while the chainer looks at it is not taken for a new one.
+func TestLogCutMeanwhile(t *testing.T) {
+	db := storetest.New(t)
+	write(t, db, "a", 20)
+	chain(t, db)
+	kept, end, err := db.KeptLog(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	admin, watch := db.Connect(t, cluster.Admin, "control"), db.Connect(t, cluster.Admin, "control")
+	do := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Whoever reads a link waits until the lock is given back.
+	do(`select pg_advisory_lock(1);
+		create function log.wait() returns boolean language plpgsql security definer as $$ begin perform pg_advisory_xact_lock_shared(1); return true; end $$;
+		grant execute on function log.wait() to bourn_control;
+		create policy wait on log.link as restrictive for select to bourn_control using (log.wait())`)
+	c, err := db.Chainer(t.Context(), logKey, kept.Checkpoints[len(kept.Checkpoints)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, time.Millisecond, nil) }()
+	for waits := false; !waits; {
+		if err := watch.QueryRow(ctx, "select exists (select from pg_locks where locktype = 'advisory' and objid = 1 and not granted)").Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("delete from log.link; delete from log.entry; delete from log.checkpoint")
+	write(t, db, "b", 50)
+	do("select pg_advisory_unlock(1)")
+	if err := <-done; !errors.Is(err, store.ErrLogCut) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Of two that prune at once, one does; what does not fit its checkpoint is not pruned.
 func TestPruneAtOnce(t *testing.T) {
 	db := storetest.New(t)
