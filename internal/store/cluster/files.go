@@ -27,6 +27,7 @@ var settings = map[string]string{
 	"logging_collector":                 "off",
 	"log_line_prefix":                   "%m [%p] %q%u@%d ",
 	"max_connections":                   "100",
+	"random_page_cost":                  "1.1", // what is asked for often is in memory, and few disks turn
 	"password_encryption":               "scram-sha-256",
 	"unix_socket_permissions":           "0777", // the directory's mode says who comes near
 }
