@@ -85,12 +85,7 @@ func TestChainerFindsCut(t *testing.T) {
 	db := storetest.New(t)
 	write(t, db, "a", 20)
 	chain(t, db)
-	kept, end, err := db.KeptLog(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	end()
-	head := kept.Checkpoints[len(kept.Checkpoints)-1]
+	head := newestCheckpoint(t, db)
 	db.Admin(t, "control", "delete from log.link where position > 10; delete from log.entry where seq not in (select seq from log.link); delete from log.checkpoint")
 	write(t, db, "b", 50)
 	c, err := db.Chainer(t.Context(), logKey, head)
@@ -106,16 +101,23 @@ func TestChainerFindsCut(t *testing.T) {
 	}
 }
 
-// A log that is emptied while the chainer looks at it is not taken for a new one.
-func TestLogCutMeanwhile(t *testing.T) {
-	db := storetest.New(t)
-	write(t, db, "a", 20)
-	chain(t, db)
+// newestCheckpoint is what was signed last.
+func newestCheckpoint(t *testing.T, db *storetest.Database) audit.Signed {
+	t.Helper()
 	kept, end, err := db.KeptLog(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	end()
+	return kept.Checkpoints[len(kept.Checkpoints)-1]
+}
+
+// A log that is emptied while the chainer looks at it is not taken for a new one.
+func TestLogCutMeanwhile(t *testing.T) {
+	db := storetest.New(t)
+	write(t, db, "a", 20)
+	chain(t, db)
+	head := newestCheckpoint(t, db)
 	admin, watch := db.Connect(t, cluster.Admin, "control"), db.Connect(t, cluster.Admin, "control")
 	do := func(sql string) {
 		t.Helper()
@@ -128,7 +130,7 @@ func TestLogCutMeanwhile(t *testing.T) {
 		create function log.wait() returns boolean language plpgsql security definer as $$ begin perform pg_advisory_xact_lock_shared(1); return true; end $$;
 		grant execute on function log.wait() to bourn_control;
 		create policy wait on log.link as restrictive for select to bourn_control using (log.wait())`)
-	c, err := db.Chainer(t.Context(), logKey, kept.Checkpoints[len(kept.Checkpoints)-1])
+	c, err := db.Chainer(t.Context(), logKey, head)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,16 +37,6 @@ func ofRecords[I any](t Tool, check func(I) error) *Tool {
 	return made
 }
 
-// all returns the first error.
-func all(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // oneOf refuses a value that is none of a few; "" is left out.
 func oneOf(name, value string, values ...string) error {
 	if value == "" || slices.Contains(values, value) {

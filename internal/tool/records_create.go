@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bourn"
+	"cmp"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,6 +21,6 @@ func recordsCreate() *Tool {
 		if in.Body == nil {
 			return needed("body", "")
 		}
-		return all(needed("collection", in.Collection), short("collection", in.Collection, 100), object(in.Body), visibility(in.Visibility))
+		return cmp.Or(needed("collection", in.Collection), short("collection", in.Collection, 100), object(in.Body), visibility(in.Visibility))
 	})
 }

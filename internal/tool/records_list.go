@@ -1,6 +1,10 @@
 package tool
 
-import "bourn"
+import (
+	"cmp"
+
+	"bourn"
+)
 
 func recordsList() *Tool {
 	type input struct {
@@ -15,6 +19,6 @@ func recordsList() *Tool {
 		Name: "records_list", Title: "List records", Tier: bourn.TierRead,
 		Description: "Lists the company's records that the member you act for sees, the newest first.",
 	}, func(in input) error {
-		return all(short("collection", in.Collection, 100), short("q", in.Q, 1000), visibility(in.Visibility), pageOf(in.Limit))
+		return cmp.Or(short("collection", in.Collection, 100), short("q", in.Q, 1000), visibility(in.Visibility), pageOf(in.Limit))
 	})
 }

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bourn"
+	"cmp"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -18,7 +19,7 @@ func recordsUpdate() *Tool {
 		Name: "records_update", Title: "Change a record", Tier: bourn.TierWrite, Destructive: true, Idempotent: true,
 		Description: "Changes a record that belongs to the member you act for.",
 	}, func(in input) error {
-		return all(needed("id", in.ID), changesSomething(in.Collection != "", in.Body != nil, in.Circle != "", in.Visibility != ""),
+		return cmp.Or(needed("id", in.ID), changesSomething(in.Collection != "", in.Body != nil, in.Circle != "", in.Visibility != ""),
 			short("collection", in.Collection, 100), object(in.Body), visibility(in.Visibility))
 	})
 }

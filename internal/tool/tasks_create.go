@@ -1,6 +1,10 @@
 package tool
 
-import "bourn"
+import (
+	"cmp"
+
+	"bourn"
+)
 
 func tasksCreate() *Tool {
 	type input struct {
@@ -16,6 +20,6 @@ func tasksCreate() *Tool {
 		Name: "tasks_create", Title: "Make a task", Tier: bourn.TierWrite,
 		Description: "Makes a task of the member you act for, for themselves or for another member.",
 	}, func(in input) error {
-		return all(needed("title", in.Title), short("title", in.Title, 500), visibility(in.Visibility), taskStatus(in.Status))
+		return cmp.Or(needed("title", in.Title), short("title", in.Title, 500), visibility(in.Visibility), taskStatus(in.Status))
 	})
 }

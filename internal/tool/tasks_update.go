@@ -1,6 +1,10 @@
 package tool
 
-import "bourn"
+import (
+	"cmp"
+
+	"bourn"
+)
 
 func tasksUpdate() *Tool {
 	type input struct {
@@ -16,7 +20,7 @@ func tasksUpdate() *Tool {
 		Name: "tasks_update", Title: "Change a task", Tier: bourn.TierWrite, Destructive: true, Idempotent: true,
 		Description: "Changes a task that belongs to the member you act for, or the status of one that is theirs to do.",
 	}, func(in input) error {
-		return all(needed("id", in.ID), changesSomething(in.Title != "", in.Status != "", in.Assignee != nil, in.Circle != "", in.Visibility != "", in.Due != nil),
+		return cmp.Or(needed("id", in.ID), changesSomething(in.Title != "", in.Status != "", in.Assignee != nil, in.Circle != "", in.Visibility != "", in.Due != nil),
 			short("title", in.Title, 500), taskStatus(in.Status), visibility(in.Visibility))
 	})
 }
