@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 
 	"bourn"
@@ -27,14 +26,7 @@ func (a *app) actorCommand() *cobra.Command {
 				return err
 			}
 			actor := &workspace.Actor{Version: a.Version, Cwd: cwd, Home: os.Getenv("HOME"), Env: os.Environ(), Spill: os.TempDir(), Sole: true}
-			return actor.Serve(context.Background(), streams{os.Stdin, os.Stdout, os.Stdin})
+			return actor.Serve(context.Background(), workspace.Standard())
 		},
 	}
-}
-
-// streams are a command's input and output as one; both are the same socket.
-type streams struct {
-	io.Reader
-	io.Writer
-	io.Closer
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"bourn"
@@ -32,4 +33,11 @@ func (a *app) workerCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the `NAME` of the agent")
 	return cmd
+}
+
+// streams are a command's input and output as one.
+type streams struct {
+	io.Reader
+	io.Writer
+	io.Closer
 }

@@ -151,6 +151,7 @@ func (g *gate) serve(run *gatedRun, conn net.Conn) {
 		g.control.config.Log.Warn("an actor did not come up", "run", run.run, "error", err)
 		return
 	}
+	defer context.AfterFunc(g.ctx, func() { _ = client.Close() })()
 	run.actor = client
 	asked, answers := run.mayHold()
 	run.asked, run.answers = g.budget.Part(asked), mcp.NewBudget(answers)
@@ -227,6 +228,9 @@ func takeOver(w http.ResponseWriter, r *http.Request, protocol string) (net.Conn
 	}
 	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol); err != nil {
 		return nil, errors.Join(err, conn.Close())
+	}
+	if buffered.Reader.Buffered() == 0 {
+		return conn, nil
 	}
 	return &takenOver{conn, buffered.Reader}, nil
 }

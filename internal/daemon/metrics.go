@@ -64,9 +64,10 @@ type answer struct {
 }
 
 func (a *answer) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
+	if a.status != 0 {
+		return // it has begun, and whoever asked does not take it
 	}
+	a.status = status
 	a.ResponseWriter.WriteHeader(status)
 }
 

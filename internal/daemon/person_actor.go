@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -136,39 +135,10 @@ func (p *people) start(ctx context.Context, person posix.Entry, spec workspace.S
 	sent := workspace.WriteSpec(x.conn, spec)
 	stop()
 	a := &personActor{done: x.done, said: x.said, person: person}
-	if a.client, err = workspace.Dial(ctx, &takingConn{Conn: x.conn, within: takenWithin}); err == nil {
+	if a.client, err = workspace.Dial(ctx, x.conn); err == nil {
 		return a, nil
 	}
 	return nil, a.whyNot(p, errors.Join(sent, err))
-}
-
-// takenWithin is how long a person's actor may take to take what it is sent. What a command of
-// its agent's has stopped would take nothing ever, while who asks has gone and what they sent
-// is kept.
-const takenWithin = 30 * time.Second
-
-// A takingConn is a connection that ends where the other side does not read for that long, or
-// half as long again. Its deadline is moved when it is near, not at each write: that would
-// wake a thread each time. Write is for one at a time.
-type takingConn struct {
-	net.Conn
-	within time.Duration
-	until  time.Time // the deadline
-}
-
-// Write implements net.Conn.
-func (c *takingConn) Write(p []byte) (int, error) {
-	if now := time.Now(); c.until.Sub(now) < c.within {
-		c.until = now.Add(c.within + c.within/2)
-		if err := c.Conn.SetWriteDeadline(c.until); err != nil {
-			return 0, err
-		}
-	}
-	n, err := c.Conn.Write(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = c.Conn.Close() // so that who reads knows
-	}
-	return n, err
 }
 
 // whyNot says why an actor did not come up: the helper's reason, or what the launcher said. It

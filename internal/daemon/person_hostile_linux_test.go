@@ -2,10 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -16,50 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// silent is an actor that greets and reads nothing from then on, as one that a command of its
-// agent's has stopped.
-func silent(t *testing.T) net.Conn {
-	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
-	var ends [2]net.Conn
-	for i, fd := range pair {
-		f := os.NewFile(uintptr(fd), "actor")
-		ends[i], err = net.FileConn(f)
-		f.Close()
-		must(t, err)
-		t.Cleanup(func() { ends[i].Close() })
-	}
-	hello := fmt.Sprintf(`{"hello":{"protocol":%d,"version":"dev","pid":1,"cwd":"/","home":"/"}}`, workspace.Protocol)
-	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(hello))), 0, 0, 0, 0)
-	_, err = ends[1].Write(append(frame, hello...))
-	must(t, err)
-	return ends[0]
-}
-
-// TestActorTakesNothing: a call to an actor that does not read ends, and keeps nothing, whether
-// or not somebody waits for it.
-func TestActorTakesNothing(t *testing.T) {
-	client, err := workspace.Dial(t.Context(), &takingConn{Conn: silent(t), within: 100 * time.Millisecond})
-	must(t, err)
-	defer client.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // who asked has gone
-	ended := make(chan error, 1)
-	go func() {
-		ended <- client.Do(ctx, workspace.Request{Tool: "files_write", Verb: workspace.Write, Path: "x", Content: make([]byte, 8<<20)}, workspace.Review{Outcome: bourn.Allow}, nil, nil)
-	}()
-	select {
-	case err := <-ended:
-		if problem := new(workspace.Problem); !errors.As(err, &problem) || problem.Reason != "actor_runtime_unavailable" {
-			t.Errorf("it ended with %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("the call waits for ever")
-	}
-	<-client.Ended()
-}
 
 // TestPersonBudget: however many agents a person has, together they hold no more than one part.
 func TestPersonBudget(t *testing.T) {

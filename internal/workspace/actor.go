@@ -43,7 +43,7 @@ const maxCalls = 32
 func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &serving{actor: a, channel: newChannel(conn), rules: review.Invalid(errors.New("no rules were forwarded")),
-		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls), ended: make(chan error, 1)}
+		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls), ended: make(chan error, 1), quick: relief{after: handOver}}
 	a.family.adopt(a.Sole)
 	defer a.family.end()
 	defer s.settle(settleWithin)
@@ -85,6 +85,7 @@ type serving struct {
 	all     sync.WaitGroup
 	slots   chan struct{}
 	ended   chan error // gets one when nobody listens any more
+	quick   relief
 
 	mu      sync.Mutex
 	rules   *review.Compiled
@@ -103,7 +104,7 @@ func (a *Actor) base() review.Base {
 	return review.Base{Root: a.Cwd, Home: a.Home, FoldCase: a.FoldCase}
 }
 
-// handOver is how long a call may take that is performed by who listens.
+// handOver is how long a call may take that is performed by who listens, before another does.
 const handOver = 5 * time.Millisecond
 
 // quick are the verbs that are performed by who listens: for them, waking another thread
@@ -136,10 +137,10 @@ func (s *serving) listen(ctx context.Context) {
 				continue
 			}
 			s.all.Add(1)
-			late := time.AfterFunc(handOver, func() { s.listen(ctx) })
+			call := s.quick.begin(func() { s.listen(ctx) })
 			perform()
 			s.all.Done()
-			if !late.Stop() {
+			if s.quick.end(call) {
 				return
 			}
 		case m.Cancel:

@@ -32,12 +32,8 @@ func TestMain(m *testing.M) {
 		if err := json.Unmarshal([]byte(config), &a); err != nil {
 			panic(err)
 		}
-		conn, err := net.FileConn(os.NewFile(3, "owner"))
-		if err != nil {
-			panic(err)
-		}
 		unix.CloseOnExec(3)
-		if err := a.Serve(context.Background(), conn); err != nil {
+		if err := a.Serve(context.Background(), &socket{fd: 3, within: forever, steady: true}); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")
 			os.Exit(9)
 		}

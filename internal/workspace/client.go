@@ -17,6 +17,7 @@ import (
 type Client struct {
 	channel *channel
 	closer  io.Closer
+	expect  func() // waits a moment for something to come; nil where that is not known
 	hello   hello
 	ended   chan struct{}
 	turn    chan struct{} // holds one while nobody reads; see readFor
@@ -60,7 +61,14 @@ var errGone = &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unava
 
 // Dial greets the actor at the other end of conn, which the client closes.
 func Dial(ctx context.Context, conn io.ReadWriteCloser) (*Client, error) {
+	conn, err := take(conn)
+	if err != nil {
+		return nil, &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: fmt.Sprintf("the connection to the actor cannot be taken over: %v", err)}
+	}
 	c := &Client{channel: newChannel(conn), closer: conn, calls: map[uint64]*waiting{}, ended: make(chan struct{}), turn: make(chan struct{}, 1), watched: true}
+	if e, ok := conn.(interface{ expect() }); ok {
+		c.expect = e.expect
+	}
 	greeted := make(chan error, 1)
 	go func() { greeted <- c.greet() }()
 	select {

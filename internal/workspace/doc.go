@@ -14,8 +14,9 @@
 //	   │ ◀───────────── done 1: result, problem ─  │ exactly one for each call
 //	   ╳ the owner goes away                       ╳ so does the actor, with all it started
 //
-// A frame is two lengths of four bytes, big endian, and that many bytes of JSON and of
-// content: what is read, written or printed stands behind the JSON as it is.
+// A frame is two lengths of four bytes, big endian, and that many bytes of body and of
+// content: what is read, written or printed stands behind the body as it is. A body is JSON,
+// behind a few bytes where it is a call or a result; see wire.go.
 //
 // # What it upholds
 //

@@ -57,6 +57,25 @@ type place struct {
 // (/proc/*/fd). What the kernel shows of a process is refused: that of the actor itself is
 // its memory, and that of others is for commands to read.
 func (w *work) resolve(given string, flags int) (*place, error) {
+	b, err := w.find(given, flags)
+	if err != nil {
+		return nil, err
+	}
+	return &place{File: os.NewFile(uintptr(b.fd), b.given), given: b.given, at: b.at}, nil
+}
+
+// A bare is a place as resolve opens it, by its descriptor alone, which whoever has it closes:
+// Go's own files ask the kernel for more than a small read does.
+type bare struct {
+	fd    int
+	given string
+	at    string
+	st    unix.Stat_t // when it was opened
+}
+
+func (b *bare) close() { unix.Close(b.fd) }
+
+func (w *work) find(given string, flags int) (*bare, error) {
 	at, err := w.absolute(given)
 	if err != nil {
 		return nil, err
@@ -65,23 +84,29 @@ func (w *work) resolve(given string, flags int) (*place, error) {
 	if err != nil {
 		return nil, w.pathProblem(at, err)
 	}
-	p := &place{File: os.NewFile(uintptr(fd), at), given: at}
-	if p.at, err = pathAt(p.File, found); err == nil && ofProcess(p) {
+	b := &bare{fd: fd, given: at}
+	if found == "" {
+		found, err = linkAt(fd)
+	}
+	if err == nil {
+		b.at, err = found, pathIs(fd, found, &b.st)
+	}
+	if err == nil && ofProcess(b) {
 		err = &Problem{Code: bourn.CodeInvalid, Reason: "invalid_path", Text: fmt.Sprintf("%q is what the kernel shows of a process, and no file", given), Hint: "use shell_exec"}
 	}
 	if err != nil {
-		p.Close()
+		b.close()
 		return nil, err
 	}
-	return p, nil
+	return b, nil
 }
 
 // ofProcess reports whether a place is in a process's directory of /proc.
-func ofProcess(p *place) bool {
-	for part := range strings.SplitSeq(p.at, "/") {
-		if _, err := strconv.Atoi(part); err == nil {
+func ofProcess(b *bare) bool {
+	for part := range strings.SplitSeq(b.at, "/") {
+		if _, err := strconv.ParseUint(part, 10, 31); err == nil {
 			var st unix.Statfs_t
-			return unix.Fstatfs(int(p.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
+			return unix.Fstatfs(b.fd, &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
 		}
 	}
 	return false
@@ -110,7 +135,7 @@ func follow(at string, flags int) (fd int, found string, err error) {
 	if fd, err = openat(unix.AT_FDCWD, at, unix.O_PATH|flags); err != nil {
 		return fd, "", err
 	}
-	if found, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && found == at {
+	if found, err := readProcLink(fd); err == nil && found == at {
 		return fd, at, nil
 	}
 	unix.Close(fd)
@@ -212,64 +237,86 @@ func openPlain(at string) (int, error) {
 
 // pathOf is the path of an open file, as the kernel knows it.
 func pathOf(f *os.File) (string, error) {
-	at, err := os.Readlink(procPath(f))
+	fd := int(f.Fd())
+	at, err := linkAt(fd)
 	if err != nil {
-		return "", &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: "cannot tell what was opened: /proc is not there"}
-	}
-	return pathAt(f, at)
-}
-
-// pathAt is pathOf where the kernel's path was read already, or "" where it was not.
-func pathAt(f *os.File, at string) (string, error) {
-	if at == "" {
-		return pathOf(f)
+		return "", err
 	}
 	var st unix.Stat_t
-	if !filepath.IsAbs(at) || unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0 {
-		return "", &Problem{Code: bourn.CodeNotFound, Reason: "not_found", Text: "what was opened has no path any more"}
+	return at, pathIs(fd, at, &st)
+}
+
+// linkAt is what the kernel says of where a descriptor leads.
+func linkAt(fd int) (string, error) {
+	at, err := readProcLink(fd)
+	if err != nil {
+		return "", &Problem{Code: bourn.CodeUnavailable, Reason: "actor_runtime_unavailable", Text: "cannot tell what was opened: /proc is not there"}
 	}
 	return at, nil
 }
 
-func procPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+func readProcLink(fd int) (string, error) {
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlink(procFd(fd), buf[:])
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// pathIs refuses a descriptor that has no path any more, and says what it is.
+func pathIs(fd int, at string, st *unix.Stat_t) error {
+	if !filepath.IsAbs(at) || unix.Fstat(fd, st) == nil && st.Nlink == 0 {
+		return &Problem{Code: bourn.CodeNotFound, Reason: "not_found", Text: "what was opened has no path any more"}
+	}
+	return nil
+}
+
+func procPath(f *os.File) string { return procFd(int(f.Fd())) }
+
+func procFd(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // open opens an existing file for reading, judged by what it turned out to be. What is no
 // regular file is refused: a pipe would wait for ever. A file with several names is judged
-// by the one that it was opened by.
-func (w *work) open(given string, operations ...bourn.Operation) (*place, *os.File, error) {
-	p, err := w.resolve(given, 0)
-	if err != nil {
-		return nil, nil, err
+// by the one that it was opened by. The descriptor is for the caller to close.
+func (w *work) open(given string, operations ...bourn.Operation) (b *bare, fd int, err error) {
+	if b, err = w.find(given, 0); err != nil {
+		return nil, -1, err
 	}
-	if err := w.opened(p.given, p.at, operations...); err != nil {
-		p.Close()
-		return nil, nil, err
+	defer b.close()
+	if err := w.opened(b.given, b.at, operations...); err != nil {
+		return nil, -1, err
 	}
-	f, err := w.reopen(p, given)
-	if err != nil {
-		p.Close()
-		return nil, nil, err
-	}
-	return p, f, nil
+	fd, err = w.readable(b, given)
+	return b, fd, err
 }
 
 // reopen opens a place that is a regular file for reading.
 func (w *work) reopen(p *place, given string) (*os.File, error) {
-	info, err := p.Stat()
-	if err != nil {
+	b := &bare{fd: int(p.Fd()), at: p.at}
+	if err := unix.Fstat(b.fd, &b.st); err != nil {
 		return nil, w.pathProblem(p.at, err)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, invalidPath("%q is %s, and no regular file", given, kindOf(info.Mode()))
-	}
-	if namesDirectory(given) {
-		return nil, invalidPath("%q is a file, and no directory", given)
-	}
-	fd, err := unix.Open(procPath(p.File), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	fd, err := w.readable(b, given)
 	if err != nil {
-		return nil, w.pathProblem(p.at, err)
+		return nil, err
 	}
 	return os.NewFile(uintptr(fd), p.at), nil
+}
+
+// readable opens what is a regular file for reading.
+func (w *work) readable(b *bare, given string) (int, error) {
+	if mode := modeOf(b.st.Mode); !mode.IsRegular() {
+		return -1, invalidPath("%q is %s, and no regular file", given, kindOf(mode))
+	}
+	if namesDirectory(given) {
+		return -1, invalidPath("%q is a file, and no directory", given)
+	}
+	fd, err := openat(unix.AT_FDCWD, procFd(b.fd), unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return -1, w.pathProblem(b.at, err)
+	}
+	return fd, nil
 }
 
 // namesDirectory reports whether a path ends as only a directory's can.

@@ -325,6 +325,37 @@ func descendants(pid int) []process {
 	return alive
 }
 
+// TestActorTakesNothing: a call to an actor that greets and reads nothing from then on, as one
+// that a command of its agent's has stopped, ends, and keeps nothing.
+func TestActorTakesNothing(t *testing.T) {
+	conn, theirs := socketpair(t)
+	defer theirs.Close()
+	if err := newChannel(theirs).send(message{Hello: &hello{Protocol: Protocol}}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.closer.(*socket).within = 100 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // who asked has gone
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Do(ctx, Request{Tool: "files_write", Verb: Write, Path: "x", Content: make([]byte, 8<<20)}, Review{Outcome: bourn.Allow}, nil, nil)
+	}()
+	select {
+	case err := <-ended:
+		if reasonOf(err) != "actor_runtime_unavailable" {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the call waits for ever")
+	}
+	<-c.Ended()
+}
+
 // The owner goes away in the middle: within a second nothing is left of what it had started.
 func TestOwnerGone(t *testing.T) {
 	dir := tempDir(t)
@@ -336,7 +367,7 @@ func TestOwnerGone(t *testing.T) {
 	}
 	eventually(t, 5*time.Second, "all run", func() bool { return len(descendants(o.cmd.Process.Pid)) >= 4*4 })
 	all := descendants(o.cmd.Process.Pid)
-	o.conn.Close()
+	o.closer.Close()
 	eventually(t, time.Second, "everything is dead", func() bool {
 		now := processes()
 		for _, p := range all {

@@ -2,8 +2,6 @@ package workspace
 
 import (
 	"errors"
-	"io"
-	"os"
 
 	"bourn"
 
@@ -23,26 +21,21 @@ func (w *work) read() (any, error) {
 	if limit == 0 || limit > maxRead {
 		limit = maxRead
 	}
-	p, f, err := w.open(w.request.Path, bourn.Read)
+	b, fd, err := w.open(w.request.Path, bourn.Read)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Close()
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, w.pathProblem(p.at, err)
-	}
+	defer unix.Close(fd)
 	// One byte more than is given says whether there is more.
-	content, err := readSome(f, offset, limit+1, info.Size())
+	content, err := readSome(fd, offset, limit+1, b.st.Size)
 	if err != nil {
-		return nil, w.pathProblem(p.at, err)
+		return nil, w.pathProblem(b.at, err)
 	}
-	r := ReadResult{Path: p.at, Offset: offset, Truncated: int64(len(content)) > limit}
+	r := ReadResult{Path: b.at, Offset: offset, Truncated: int64(len(content)) > limit}
 	r.Content = content[:min(int64(len(content)), limit)]
-	r.Size = max(info.Size(), offset+int64(len(r.Content)))
+	r.Size = max(b.st.Size, offset+int64(len(r.Content)))
 	if len(content) == 0 && offset > 0 {
-		r.Size = info.Size()
+		r.Size = b.st.Size
 	}
 	if offset == 0 && !r.Truncated {
 		r.Size, r.Digest = int64(len(content)), digest(content)
@@ -51,7 +44,7 @@ func (w *work) read() (any, error) {
 }
 
 // readSome reads up to limit bytes; size says how much there probably is.
-func readSome(f *os.File, offset, limit, size int64) ([]byte, error) {
+func readSome(fd int, offset, limit, size int64) ([]byte, error) {
 	// The kernel's own files have no size.
 	room := min(max(size-offset, 0)+1, limit)
 	if size == 0 {
@@ -59,13 +52,14 @@ func readSome(f *os.File, offset, limit, size int64) ([]byte, error) {
 	}
 	content := make([]byte, 0, room)
 	for {
-		n, err := f.ReadAt(content[len(content):cap(content)], offset+int64(len(content)))
-		content = content[:len(content)+n]
+		n, err := unix.Pread(fd, content[len(content):cap(content)], offset+int64(len(content)))
+		content = content[:len(content)+max(n, 0)]
 		switch {
-		case errors.Is(err, io.EOF) || err == nil && n == 0:
-			return content, nil
+		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return content, err
+		case n == 0 || size > 0 && offset+int64(len(content)) == size && len(content) < cap(content):
+			return content, nil // it ends where it was said to: more was asked for
 		case int64(len(content)) >= limit:
 			return content, nil
 		case len(content) == cap(content):

@@ -76,7 +76,7 @@ func (w *work) existing(p *place, given string, operations []bourn.Operation) (*
 		return nil, w.pathProblem(p.at, err)
 	}
 	t.mode = fs.FileMode(t.st.Mode & 0o777)
-	if t.now, err = readSome(f, 0, maxRead+1, t.st.Size); err != nil {
+	if t.now, err = readSome(int(f.Fd()), 0, maxRead+1, t.st.Size); err != nil {
 		return nil, w.pathProblem(p.at, err)
 	}
 	if len(t.now) > maxRead {

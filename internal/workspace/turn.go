@@ -21,7 +21,13 @@ const restAfter = 50 * time.Millisecond
 // readFor reads until a call is done, or for nil until the actor has gone. It is for who has
 // the turn, and gives it back.
 func (c *Client) readFor(w *waiting) {
-	for (w == nil || len(w.done) == 0) && c.readOne() {
+	for w == nil || len(w.done) == 0 {
+		if w != nil && c.expect != nil && c.channel.r.Buffered() == 0 {
+			c.expect()
+		}
+		if !c.readOne() {
+			break
+		}
 	}
 	c.turn <- struct{}{}
 }

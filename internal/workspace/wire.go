@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -16,7 +17,7 @@ import (
 )
 
 // Protocol is the version of what both sides speak. An actor of another one is refused.
-const Protocol = 2
+const Protocol = 3
 
 // maxFrame is the longest frame, in bytes: a file that is written whole fits.
 const maxFrame = 24 << 20
@@ -121,23 +122,33 @@ func newChannel(rw io.ReadWriter) *channel {
 	return &channel{r: bufio.NewReaderSize(rw, 64<<10), w: rw}
 }
 
-// headSize is the length of what precedes a frame: two lengths of four bytes.
+// headSize is the length of what precedes a frame: two lengths of four bytes. The upper bits
+// of the first say what the body is, so that who speaks another version can be told so.
 const headSize = 8
 
+// The kinds of a body.
+const (
+	kindMessage = iota << lengthBits // a message, as JSON
+	kindCall                         // see appendCall
+	kindResult                       // the call's id, and its result as JSON
+)
+
+const lengthBits = 28
+
+// send sends a message.
 func (c *channel) send(m message) error {
-	body, err := json.Marshal(m)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	frame, kind, err := m.append(append(c.out[:0], make([]byte, headSize)...))
 	if err != nil {
 		return err
 	}
-	if len(body)+len(m.blob) > maxFrame {
-		return fmt.Errorf("%w: a message of %d bytes; %d fit", bourn.ErrInvalid, len(body)+len(m.blob), maxFrame)
+	body := len(frame) - headSize
+	if body+len(m.blob) > maxFrame {
+		return fmt.Errorf("%w: a message of %d bytes; %d fit", bourn.ErrInvalid, body+len(m.blob), maxFrame)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	frame := append(c.out[:0], make([]byte, headSize)...)
-	binary.BigEndian.PutUint32(frame, uint32(len(body)))
+	binary.BigEndian.PutUint32(frame, kind|uint32(body))
 	binary.BigEndian.PutUint32(frame[4:], uint32(len(m.blob)))
-	frame = append(frame, body...)
 	if len(m.blob) <= kept/2 {
 		frame = append(frame, m.blob...)
 		m.blob = nil
@@ -154,17 +165,88 @@ func (c *channel) send(m message) error {
 	return err
 }
 
+// append appends a message's body. What comes often has a form that is read in one step: JSON
+// in JSON is read twice.
+func (m message) append(frame []byte) ([]byte, uint32, error) {
+	switch {
+	case m.Call != nil:
+		frame, err := m.Call.append(binary.BigEndian.AppendUint64(frame, m.ID))
+		return frame, kindCall, err
+	case m.Done != nil && m.Done.Problem == nil:
+		return append(binary.BigEndian.AppendUint64(frame, m.ID), m.Done.Result...), kindResult, nil
+	}
+	text, err := json.Marshal(m)
+	return append(frame, text...), kindMessage, err
+}
+
+// append appends the review of a call, and its request as JSON: whether chunks are wanted, the
+// outcome, and both digests, each behind its length of a byte.
+func (c *call) append(frame []byte) ([]byte, error) {
+	chunks := byte(0)
+	if c.Chunks {
+		chunks = 1
+	}
+	frame = append(frame, chunks, byte(c.Review.Outcome))
+	for _, d := range []string{c.Review.Action, c.Review.Rules} {
+		if len(d) > 255 {
+			return nil, fmt.Errorf("%w: a digest of %d bytes", bourn.ErrInvalid, len(d))
+		}
+		frame = append(append(frame, byte(len(d))), d...)
+	}
+	text, err := json.Marshal(c.Request)
+	return append(frame, text...), err
+}
+
+// read reads what append wrote. Neither keeps body.
+func (m *message) read(kind uint32, body []byte) error {
+	if kind == kindMessage {
+		return json.Unmarshal(body, m)
+	}
+	if len(body) < 8 {
+		return io.ErrUnexpectedEOF
+	}
+	m.ID, body = binary.BigEndian.Uint64(body), body[8:]
+	switch kind {
+	case kindCall:
+		m.Call = &call{}
+		return m.Call.read(body)
+	case kindResult:
+		m.Done = &done{Result: bytes.Clone(body)}
+		return nil
+	}
+	return fmt.Errorf("a body of kind %d", kind>>lengthBits)
+}
+
+func (c *call) read(body []byte) error {
+	if len(body) < 2 {
+		return io.ErrUnexpectedEOF
+	}
+	c.Chunks, c.Review.Outcome, body = body[0] != 0, bourn.Outcome(body[1]), body[2:]
+	for _, d := range []*string{&c.Review.Action, &c.Review.Rules} {
+		if len(body) == 0 || len(body) <= int(body[0]) {
+			return io.ErrUnexpectedEOF
+		}
+		*d, body = string(body[1:1+body[0]]), body[1+body[0]:]
+	}
+	return json.Unmarshal(body, &c.Request)
+}
+
 // receive returns the next frame; io.EOF where the other side has gone between two.
 func (c *channel) receive() (message, error) {
 	var m message
-	var head [headSize]byte
-	if _, err := io.ReadFull(c.r, head[:]); err != nil {
+	head, err := c.r.Peek(headSize)
+	if err != nil {
+		if errors.Is(err, io.EOF) && len(head) > 0 {
+			err = io.ErrUnexpectedEOF
+		}
 		return m, err
 	}
-	n, blob := binary.BigEndian.Uint32(head[:]), binary.BigEndian.Uint32(head[4:])
-	if n > maxFrame || blob > maxFrame || n+blob > maxFrame {
+	n, blob := binary.BigEndian.Uint32(head), binary.BigEndian.Uint32(head[4:])
+	kind := n &^ (1<<lengthBits - 1)
+	if n -= kind; n > maxFrame || blob > maxFrame || n+blob > maxFrame {
 		return m, fmt.Errorf("%w: a message of %d and %d bytes; %d fit", bourn.ErrInvalid, n, blob, maxFrame)
 	}
+	_, _ = c.r.Discard(headSize) // it is there
 	text := c.text[:0]
 	if int(n) > cap(text) {
 		text = make([]byte, 0, n)
@@ -184,7 +266,7 @@ func (c *channel) receive() (message, error) {
 			return m, err
 		}
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
+	if err := m.read(kind, text); err != nil {
 		return m, fmt.Errorf("%w: a message that cannot be read: %w", bourn.ErrInvalid, err)
 	}
 	return m, nil
