@@ -55,7 +55,7 @@ func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	if err := s.channel.send(message{Hello: &hello{Protocol: Protocol, Version: a.Version, Pid: os.Getpid(), Cwd: a.Cwd, Home: a.Home}}); err != nil {
 		return nil // it has gone already
 	}
-	s.listen(ctx)
+	go s.listen(ctx)
 	return <-s.ended
 }
 
@@ -133,8 +133,12 @@ func (s *serving) listen(ctx context.Context) {
 				continue
 			}
 			if !quick[m.Call.Request.Verb] || len(s.slots) == cap(s.slots) {
-				s.all.Go(perform)
-				continue
+				// Another goroutine listens: to start one takes less time than to be started.
+				s.all.Add(1)
+				go s.listen(ctx)
+				perform()
+				s.all.Done()
+				return
 			}
 			s.all.Add(1)
 			call := s.quick.begin(func() { s.listen(ctx) })

@@ -164,7 +164,7 @@ func (s *socket) taken() error {
 }
 
 // patience is how long who waits for an answer blocks its thread.
-const patience = time.Millisecond
+const patience = 3 * time.Millisecond
 
 // patient counts who does that in this process. A processor at least is left to others.
 var patient atomic.Int32
