@@ -98,3 +98,28 @@ func TestSubagentMoved(t *testing.T) {
 		c.leaves()
 	})
 }
+
+// TestSubagentMovedOut: what is denied to the caller is not seen by a subagent where it is moved
+// out of something that is closed to the subagent alone, nor from above what the subagent sees.
+func TestSubagentMovedOut(t *testing.T) {
+	controlled(t, func(t *testing.T, u *runtest.User) {
+		u.Mkdir(u.Path("a/b/sub"))
+		u.Write("a/b/.env", "TOKEN=1\n")
+		create(t, u, "mur", "--write", ".", "--deny", "a/b/.env")
+		c := toolServer(t, u, "mcp", "serve", "--agent", "mur")
+		says(t, c.job("true", fields{"root": "a/b/sub", "write": []string{u.Path("a/b/sub")}}), "denied", "a/b could be moved there")
+		const task = "touch waits; until [ -e b ]; do sleep 0.01; done; cat b/.env"
+		c.send(9, "tools/call", fields{"name": "spawn_subagent", "arguments": oneJob(task, fields{"deny": []string{u.Path("a")}})}.String())
+		within(t, "it waits", func() bool { _, err := os.Lstat(u.Path("waits")); return err == nil })
+		if err := os.Rename(u.Path("a/b"), u.Path("b")); err != nil {
+			t.Fatal(err)
+		}
+		out, err := c.out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, out, "Permission denied")
+		lacks(t, out, "TOKEN")
+		c.leaves()
+	})
+}

@@ -408,7 +408,11 @@ func (c *compiler) finish() {
 	}
 	c.plan.Links = c.usableLinks()
 	sort.SliceStable(c.plan.Masks, func(i, j int) bool { return c.plan.Masks[i].Path < c.plan.Masks[j].Path })
-	c.plan.Masks = outermost(c.plan.Masks)
+	if c.req.above == nil {
+		c.plan.Masks = outermost(c.plan.Masks)
+	} else { // those that it works for can move what is denied out of what is closed to it alone
+		c.plan.Masks = slices.CompactFunc(c.plan.Masks, func(a, b Mask) bool { return a.Path == b.Path })
+	}
 	c.placeholders()
 	c.plan.Stubs = slices.DeleteFunc(c.plan.Stubs, func(s string) bool {
 		return !slices.ContainsFunc(c.plan.Masks, func(m Mask) bool { return m.Path == s })

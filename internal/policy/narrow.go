@@ -67,17 +67,19 @@ func Narrow(parent *Request, n Narrowing) (*Request, error) {
 
 	child := parent.unasked()
 	child.Advisory = false // sealed, or not at all
+	child.above = append(slices.Clone(parent.above), w.plan)
 	if n.Command != nil {
 		child.Command = slices.Clone(n.Command)
 	}
 	w.checkPaths()
 	w.root(child)
+	child.Exec = w.exec()
 	child.Grants = w.grants()
-	if moved := w.moved(child.Grants); len(moved) > 0 && n.Root != "" && n.Write == nil && n.Read == nil {
+	if moved := w.moved(child); len(moved) > 0 && n.Root != "" && n.Write == nil && n.Read == nil {
 		w.wide = true
 		child.Grants = w.grants()
 	}
-	for _, m := range w.moved(child.Grants) {
+	for _, m := range w.moved(child) {
 		w.isDenied(m.hint, "%s", m.text)
 	}
 	w.hosts(child)
@@ -88,7 +90,6 @@ func Narrow(parent *Request, n Narrowing) (*Request, error) {
 	child.Denies = append(child.Denies, w.denies(child)...)
 	child.ToolsAmong = w.tools()
 	w.records(child)
-	child.Exec = w.exec()
 	child.Limits = w.limits()
 	if err := w.err(); err != nil {
 		return nil, err

@@ -176,7 +176,7 @@ func admit(t *rapid.T, parent *Request, n Narrowing) (*Request, Narrowing) {
 	}
 	child, err := Narrow(parent, kept)
 	if err != nil && strings.Contains(err.Error(), "could be moved there") {
-		kept.Root, kept.Read, kept.Write = "", nil, nil // each alone leaves the parent's mounts
+		kept.Root, kept.Read, kept.Write, kept.SpawnDirs = "", nil, nil, nil // each alone leaves the parent's mounts
 		child, err = Narrow(parent, kept)
 	}
 	if err != nil {

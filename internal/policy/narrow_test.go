@@ -404,37 +404,3 @@ func TestNarrowNamesSome(t *testing.T) {
 		t.Errorf("%.3000v", err)
 	}
 }
-
-// What is denied to the parent cannot be moved into a mount of the child's: TestSubagentMoved
-// does it.
-func TestNarrowMoved(t *testing.T) {
-	parent := request([]Grant{grant(KindWrite, at("/p")), grant(KindRead, at("/lore"))},
-		[]Deny{deny(at("/p/x/a/.env")), deny(at("/p/.env")), deny(at("/lore/y/.env")), deny(at("/p/closed"))})
-	for _, c := range []struct {
-		name string
-		n    Narrowing
-		want []string // the child's grants, or nil: it is refused
-	}{
-		{"beside it", Narrowing{Root: "/p/sub"}, []string{"read /lore profile", "write /p profile", "write /p/sub subagent"}},
-		{"beside it, by name", Narrowing{Root: "/p/sub", Write: []string{"/p/sub"}}, nil},
-		{"beside it, to read", Narrowing{Root: "/p/sub", Read: []string{"/p/sub"}, Write: []string{}}, nil},
-		{"round it", Narrowing{Root: "/p/x"}, []string{"read /lore profile", "write /p profile", "write /p/x subagent"}},
-		{"round it, by name", Narrowing{Root: "/p/x", Write: []string{"/p/x"}}, nil}, // x/a goes to where the rest of /p is shown
-		{"round it alone", Narrowing{Root: "/p/x", Write: []string{"/p/x"}, Read: []string{}}, []string{"write /p/x subagent"}},
-		{"in the directory itself", Narrowing{Root: "/p/x/a", Write: []string{"/p/x/a"}}, []string{"read /lore profile", "read /p profile", "write /p/x/a subagent"}},
-		{"where nothing can be moved", Narrowing{Read: []string{"/lore/z"}, Write: []string{}}, []string{"read /lore/z subagent"}},
-		{"all", Narrowing{Root: "/p/sub", Write: []string{"/p"}}, []string{"read /lore profile", "write /p subagent"}},
-	} {
-		child, err := Narrow(parent, c.n)
-		switch {
-		case c.want == nil && (!errors.Is(err, bourn.ErrDenied) || !strings.Contains(err.Error(), "could be moved there")):
-			t.Errorf("%s: %v", c.name, err)
-		case c.want != nil && err != nil:
-			t.Errorf("%s: %v", c.name, err)
-		case c.want != nil:
-			if d := cmp.Diff(c.want, lines(child.Grants)); d != "" {
-				t.Errorf("%s: %s", c.name, d)
-			}
-		}
-	}
-}

@@ -67,6 +67,8 @@ type Request struct {
 	Root     bool   // root starts it; a run that keeps uid 0 is not bound by RLIMIT_NPROC
 	User     *User  // whom the command is to be, nil for whoever starts it
 	UserFrom string // who said so: profile or flag
+
+	above []*Plan // of a subagent: those of the runs that it works for, the first one first
 }
 
 // A Place is what the host says of one path.

@@ -105,7 +105,8 @@ func (a *Actor) base() review.Base {
 }
 
 // handOver is how long a call may take that is performed by who listens, before another does.
-const handOver = 5 * time.Millisecond
+// It is long enough for a call that only waits for a processor.
+const handOver = 50 * time.Millisecond
 
 // quick are the verbs that are performed by who listens: for them, waking another thread
 // takes longer than the work.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"bourn/internal/policy"
@@ -327,7 +328,7 @@ func (t *Tree) attachMasks(plan *policy.Plan) error {
 	for _, s := range plan.Stubs {
 		stubs[s] = true
 	}
-	for _, m := range plan.Masks {
+	for _, m := range slices.Backward(plan.Masks) { // inner ones first: behind an outer one they cannot be opened
 		if err := t.mask(m, stubs[m.Path]); err != nil {
 			return step("close", m.Path, err)
 		}
