@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		unix.CloseOnExec(3)
-		if err := a.Serve(context.Background(), &socket{fd: 3, within: forever, steady: true}); err != nil {
+		if err := a.Serve(context.Background(), actorSocket(3)); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")
 			os.Exit(9)
 		}

@@ -25,7 +25,8 @@ type socket struct {
 	within time.Duration // takenWithin
 	ready  chan struct{} // gets one when something has come
 	known  bool          // to who says so
-	steady bool          // who reads blocks its thread
+	actor  bool          // the end of one
+	soon   bool          // of an actor: the last request came soon
 
 	mu     sync.Mutex
 	users  int // of the descriptor; the last one closes it
@@ -59,7 +60,11 @@ func take(conn io.ReadWriteCloser) (io.ReadWriteCloser, error) {
 
 // Standard returns an actor's end, which is its standard input and output.
 func Standard() io.ReadWriteCloser {
-	return &socket{fd: 0, within: forever, steady: true}
+	return actorSocket(0)
+}
+
+func actorSocket(fd int) *socket {
+	return &socket{fd: fd, within: forever, ready: make(chan struct{}, 1), actor: true}
 }
 
 // enter and leave are around each use of the descriptor.
@@ -101,16 +106,15 @@ func (s *socket) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	for {
-		if s.steady { // by poll(2): a thread that waits in recv(2) is woken when what was sent has been read
-			if _, err := poll(s.fd, unix.POLLIN, forever); err != nil {
-				return 0, err
-			}
+	if s.actor {
+		if err := s.request(); err != nil {
+			return 0, err
 		}
+	}
+	for {
 		n, _, err := unix.Recvfrom(s.fd, p, unix.MSG_DONTWAIT)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN) && s.steady:
 		case errors.Is(err, unix.EAGAIN):
 			if err := s.park(); err != nil {
 				return 0, err
@@ -123,6 +127,22 @@ func (s *socket) Read(p []byte) (int, error) {
 			return n, nil
 		}
 	}
+}
+
+// request waits for something to come to an actor: with its thread, where the last did so soon,
+// by poll(2), since one that waits in recv(2) is woken when what was sent has been read, too.
+// A thread that waits for longer costs Go's runtime more than it saves.
+func (s *socket) request() error {
+	if s.soon {
+		n, err := poll(s.fd, unix.POLLIN, patience)
+		if n > 0 || err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	err := s.park()
+	s.soon = time.Since(began) < patience
+	return err
 }
 
 // Write implements io.Writer.
