@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"regexp"
@@ -146,7 +147,11 @@ func (g *gate) serve(run *gatedRun, conn net.Conn) {
 	ctx, cancel := context.WithTimeout(g.ctx, actorWithin)
 	defer cancel()
 	key := runKey{run.member, run.run}
-	client, err := workspace.Dial(ctx, conn)
+	end := io.ReadWriteCloser(conn)
+	if p, ok := conn.(*peerConn); ok {
+		end = p.UnixConn // the place among connections is given back by closing conn
+	}
+	client, err := workspace.Dial(ctx, end)
 	if err != nil {
 		g.control.config.Log.Warn("an actor did not come up", "run", run.run, "error", err)
 		return

@@ -47,6 +47,7 @@ func TestInNamespace(t *testing.T) {
 		t.Fatalf("not in a mount namespace of its own: %q, %v", mine, err)
 	}
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")) // as systemd has it; nobody else is in these groups
 	root := t.TempDir()
 	circle, private := "/w/circles/sales", "/w/private/people/ann"
 	for _, dir := range []string{circle + "/sub", private} {
@@ -74,6 +75,7 @@ func TestInNamespace(t *testing.T) {
 	if len(lines) != 2 || !strings.Contains(lines[0], "nosuid") || !strings.Contains(lines[0], "nodev") {
 		t.Errorf("%v", lines)
 	}
+	alone(t, lines)
 	points := map[string]bool{}
 	must(t, readFile("/proc/self/mountinfo", func(b []byte) (err error) { points, err = parseMounts(b); return err }))
 	if points = below(points, root); len(points) != 2 || !points[circle] || !points[private] {
@@ -88,6 +90,25 @@ func TestInNamespace(t *testing.T) {
 	must(t, os.Symlink("sales", root+"/w/circles/link"))
 	if _, err := Perform([]Change{{Do: Mount, Path: "/w/circles/link"}}, opts); err == nil || len(mountLines(t, root)) > 0 {
 		t.Errorf("mounted through a link: %v", err)
+	}
+}
+
+// alone sees that each mount is shared, so that services that have begun see what is mounted there, and
+// that nothing else is in its group.
+func alone(t *testing.T, lines []string) {
+	t.Helper()
+	all := strings.Fields(read(t, "/proc/self/mountinfo"))
+	for _, line := range lines {
+		group := strings.Fields(line)[6] // the first of the optional fields, proc_pid_mountinfo(5)
+		n := 0
+		for _, field := range all {
+			if field == group {
+				n++
+			}
+		}
+		if !strings.HasPrefix(group, "shared:") || n != 1 {
+			t.Errorf("%d mounts in the group of %s", n, line)
+		}
 	}
 }
 

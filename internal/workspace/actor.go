@@ -43,7 +43,7 @@ const maxCalls = 32
 func (a *Actor) Serve(ctx context.Context, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &serving{actor: a, channel: newChannel(conn), rules: review.Invalid(errors.New("no rules were forwarded")),
-		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls), ended: make(chan error, 1), quick: relief{after: handOver}}
+		running: map[uint64]*running{}, slots: make(chan struct{}, maxCalls), ended: make(chan error, 1), relief: relief{after: handOver}}
 	a.family.adopt(a.Sole)
 	defer a.family.end()
 	defer s.settle(settleWithin)
@@ -85,7 +85,7 @@ type serving struct {
 	all     sync.WaitGroup
 	slots   chan struct{}
 	ended   chan error // gets one when nobody listens any more
-	quick   relief
+	relief  relief
 
 	mu      sync.Mutex
 	rules   *review.Compiled
@@ -106,7 +106,7 @@ func (a *Actor) base() review.Base {
 
 // handOver is how long a call may take that is performed by who listens, before another does.
 // It is long enough for a call that only waits for a processor.
-const handOver = 50 * time.Millisecond
+const handOver = 20 * time.Millisecond
 
 // quick are the verbs that are performed by who listens: for them, waking another thread
 // takes longer than the work.
@@ -142,10 +142,10 @@ func (s *serving) listen(ctx context.Context) {
 				return
 			}
 			s.all.Add(1)
-			call := s.quick.begin(func() { s.listen(ctx) })
+			call := s.relief.begin(func() { s.listen(ctx) })
 			perform()
 			s.all.Done()
-			if s.quick.end(call) {
+			if s.relief.end(call) {
 				return
 			}
 		case m.Cancel:

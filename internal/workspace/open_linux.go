@@ -75,6 +75,7 @@ type bare struct {
 
 func (b *bare) close() { unix.Close(b.fd) }
 
+// find is resolve for who needs no more than a descriptor.
 func (w *work) find(given string, flags int) (*bare, error) {
 	at, err := w.absolute(given)
 	if err != nil {

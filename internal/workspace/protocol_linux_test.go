@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -144,15 +145,26 @@ func frame(body, blob []byte) []byte {
 	return append(append(b, body...), blob...)
 }
 
+// kindFrame is a frame whose body is of a kind.
+func kindFrame(kind uint32, body string) []byte {
+	return append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, kind|uint32(len(body))), 0), body...)
+}
+
 // What is no message ends the actor, and says why.
 func TestGarbage(t *testing.T) {
 	for name, bytes := range map[string][]byte{
 		"no JSON":       frame([]byte("x"), nil),
 		"another type":  frame([]byte(`{"id":"x"}`), nil),
 		"too long":      {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0},
-		"sum overflows": {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 2},
+		"both too long": {0, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff},
 		"long blob":     {0, 0, 0, 2, 0x7f, 0, 0, 0},
 		"no call":       frame([]byte(`{"call":5}`), nil),
+		"another kind":  kindFrame(kindResult+1<<lengthBits, "12345678{}"),
+		"half an id":    kindFrame(kindCall, "1234"),
+		"half a digest": kindFrame(kindCall, "12345678\x00\x02\x40digest"),
+		"no digest":     kindFrame(kindCall, "12345678\x00\x02\x00"),
+		"no request":    kindFrame(kindCall, "12345678\x00\x02\x00\x00"),
+		"long digest":   kindFrame(kindCall, "12345678\x00\x02\xff"+strings.Repeat("d", 300)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, cmd := startActor(t, &Actor{Cwd: tempDir(t)})
@@ -243,6 +255,38 @@ func TestRogueActor(t *testing.T) {
 	}
 	if err := c.Do(t.Context(), Request{}, Review{}, nil, nil); reasonOf(err) != "actor_runtime_unavailable" {
 		t.Error(err)
+	}
+}
+
+// An actor that sends what only its owner sends, or a result that is none, ends nobody but
+// itself.
+func TestRogueFrames(t *testing.T) {
+	for name, c := range map[string]struct {
+		frame []byte
+		gone  bool
+	}{
+		"a call":        {kindFrame(kindCall, "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x02\xff"+strings.Repeat("d", 300)), true},
+		"another kind":  {kindFrame(kindResult+1<<lengthBits, "\x00\x00\x00\x00\x00\x00\x00\x01{}"), true},
+		"half an id":    {kindFrame(kindResult, "\x00\x00\x00\x00"), true},
+		"no result":     {kindFrame(kindResult, "\x00\x00\x00\x00\x00\x00\x00\x01"), false},
+		"half a result": {kindFrame(kindResult, "\x00\x00\x00\x00\x00\x00\x00\x01{\"path\":"), false},
+	} {
+		client, err := Dial(t.Context(), fake(t, func(c2 *channel) {
+			_ = c2.send(message{Hello: &hello{Protocol: Protocol}})
+			if _, err := c2.receive(); err == nil {
+				_, _ = c2.w.Write(c.frame)
+			}
+			_, _ = c2.receive() // until it is closed
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var raw Raw
+		err = client.Do(t.Context(), Request{Verb: Read}, Review{}, &raw, nil)
+		if c.gone != (reasonOf(err) == "actor_runtime_unavailable") || !c.gone && !errors.Is(err, bourn.ErrInternal) || raw.JSON != nil {
+			t.Errorf("%s: %v, %q", name, err, raw.JSON)
+		}
+		client.Close()
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// relief has who is busy for longer than after, or up to twice that, be relieved. Its timer goes on from one call to the
-// next: to set one for each would wake a thread each time.
+// relief has who is busy for longer than after, or up to twice that, be relieved. Its timer goes
+// on from one call to the next: to set one for each would wake a thread each time.
 type relief struct {
 	after time.Duration
 

@@ -17,9 +17,9 @@ import (
 // that wakes a thread when what was sent has been read, too, and one more for each answer,
 // which together take as long as a small read. Read is for one at a time, and so is Write.
 //
-// An actor that takes nothing for as long as within is given up, and the connection ends: what a
-// command has stopped would take nothing ever, while who asks has gone and what they sent is
-// kept.
+// An actor that does not take what is written within within is given up, and the connection
+// ends: what a command has stopped would take nothing ever, or little now and then, while who
+// asks has gone and what they sent is kept.
 type socket struct {
 	fd     int
 	within time.Duration // takenWithin
@@ -36,10 +36,11 @@ type socket struct {
 // forever is as long as there is.
 const forever = time.Duration(1<<63 - 1)
 
-// takenWithin is how long an actor may take nothing of what it is sent.
+// takenWithin is how long an actor may take for what it is sent.
 const takenWithin = 30 * time.Second
 
-// take makes a socket of a connection where it is one; the connection is closed then.
+// take makes a socket of a connection where it is one; the connection is closed then, and so it
+// is with an error.
 func take(conn io.ReadWriteCloser) (io.ReadWriteCloser, error) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -47,15 +48,18 @@ func take(conn io.ReadWriteCloser) (io.ReadWriteCloser, error) {
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
 	s := &socket{within: takenWithin, ready: make(chan struct{}, 1)}
 	var dup error
 	err = raw.Control(func(fd uintptr) { s.fd, dup = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })
 	if err = errors.Join(err, dup); err != nil {
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
-	return s, c.Close()
+	if err := c.Close(); err != nil { // whoever closed it meanwhile had the connection end
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // Standard returns an actor's end, which is its standard input and output.
@@ -151,12 +155,17 @@ func (s *socket) Write(p []byte) (n int, err error) {
 		return 0, err
 	}
 	defer s.leave()
+	var full time.Time // when there was no room first
 	for n < len(p) {
 		sent, err := unix.SendmsgN(s.fd, p[n:], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
-			if err := s.taken(); err != nil {
+			if full.IsZero() {
+				full = time.Now()
+			}
+			if err := s.taken(full); err != nil {
+				_ = s.Close() // what was begun is not gone on with; so that who reads knows
 				return n, err
 			}
 		case err != nil:
@@ -167,13 +176,12 @@ func (s *socket) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// taken waits until there is room for more, and gives an actor up that makes none.
-func (s *socket) taken() error {
-	began := time.Now()
+// taken waits until there is room for more, and gives an actor up that has made too little since
+// began.
+func (s *socket) taken(began time.Time) error {
 	for {
 		left := s.within - time.Since(began)
 		if left <= 0 {
-			_ = s.Close() // so that who reads knows
 			return os.ErrDeadlineExceeded
 		}
 		n, err := poll(s.fd, unix.POLLOUT, left)
@@ -245,17 +253,41 @@ type parked struct {
 	waiting map[int32]chan struct{}
 }
 
-var theParked = sync.OnceValues(func() (*parked, error) {
+// parking has one parked, made when the first socket waits. An error is not kept: that no
+// descriptor was left is over a moment later.
+type parking struct {
+	mu   sync.Mutex
+	made *parked
+}
+
+var theParked = new(parking).get
+
+func (k *parking) get() (*parked, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.made != nil {
+		return k.made, nil
+	}
+	var err error
+	k.made, err = newParked()
+	return k.made, err
+}
+
+func newParked() (*parked, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil { // so that Go's poller waits for it
-		return nil, os.NewSyscallError("fcntl", err)
+		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fd))
 	}
-	raw, err := os.NewFile(uintptr(fd), "sockets").SyscallConn()
+	f := os.NewFile(uintptr(fd), "sockets")
+	raw, err := f.SyscallConn()
+	if err == nil {
+		err = f.SetReadDeadline(time.Time{}) // it is Go's poller's, or waiting for it would not wait
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.Close())
 	}
 	p := &parked{fd: fd, waiting: map[int32]chan struct{}{}}
 	go func() {
@@ -264,7 +296,7 @@ var theParked = sync.OnceValues(func() (*parked, error) {
 		}
 	}()
 	return p, nil
-})
+}
 
 // wake wakes who waits for what has come; false where nothing has.
 func (p *parked) wake(fd uintptr) bool {
@@ -275,7 +307,10 @@ func (p *parked) wake(fd uintptr) bool {
 	for _, e := range events[:max(n, 0)] {
 		if ready := p.waiting[e.Fd]; ready != nil {
 			delete(p.waiting, e.Fd)
-			ready <- struct{}{} // there is room: one waits, once
+			select {
+			case ready <- struct{}{}:
+			default: // it has been told
+			}
 		}
 	}
 	return n > 0

@@ -2,10 +2,10 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -42,11 +42,21 @@ func parkedNow(t *testing.T, n int) {
 	})
 }
 
+// threads is how many this process has.
+func threads(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
 // TestSocketParked: each of many that wait with no thread gets what is its own, again and
 // again, and who is not sent anything goes on waiting.
 func TestSocketParked(t *testing.T) {
 	const many = 100
-	before := runtime.NumGoroutine()
+	before := threads(t)
 	var all sync.WaitGroup
 	var ends [many]*os.File
 	got := make(chan bool, many)
@@ -73,9 +83,8 @@ func TestSocketParked(t *testing.T) {
 		left := many + 1
 		parkedNow(t, left)
 		if round == 0 {
-			threads, err := os.ReadDir("/proc/self/task")
-			if err != nil || len(threads) > before+many/2 {
-				t.Errorf("%d threads for %d that wait, %v", len(threads), left, err)
+			if more := threads(t) - before; more > many/2 {
+				t.Errorf("%d more threads for %d that wait", more, left)
 			}
 		}
 		for i := range ends {
@@ -164,4 +173,153 @@ func TestSocketWrites(t *testing.T) {
 	if err := <-wrote; err == nil {
 		t.Error("a write to nobody succeeds")
 	}
+}
+
+// noDescriptors is what f does where the process can open nothing more.
+func noDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	f()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSocketNone: a connection that cannot be taken over ends, and the other side knows.
+func TestSocketNone(t *testing.T) {
+	conn, theirs := socketpair(t)
+	defer theirs.Close()
+	var err error
+	noDescriptors(t, func() { _, err = Dial(t.Context(), conn) })
+	if reasonOf(err) != "actor_runtime_unavailable" {
+		t.Fatal(err)
+	}
+	if n, err := poll(int(theirs.Fd()), unix.POLLIN, 20*time.Second); n != 1 || err != nil {
+		t.Errorf("the other side waits for ever: %v", err)
+	}
+}
+
+// TestSocketTakenAndClosed: nothing is left of a connection that is closed while it is taken over.
+func TestSocketTakenAndClosed(t *testing.T) {
+	for range rounds(20_000) {
+		conn, theirs := socketpair(t)
+		go conn.Close()
+		if s, err := take(conn); err == nil {
+			_ = s.Close()
+		}
+		if n, err := poll(int(theirs.Fd()), unix.POLLIN, 20*time.Second); n != 1 {
+			t.Fatalf("the other side waits for ever: %v", err)
+		}
+		theirs.Close()
+	}
+}
+
+// TestParkingAgain: that no descriptor was left when a socket first waits is over a moment later.
+func TestParkingAgain(t *testing.T) {
+	var k parking
+	var err error
+	noDescriptors(t, func() { _, err = k.get() })
+	if !errors.Is(err, unix.EMFILE) {
+		t.Fatalf("with no descriptor left: %v", err)
+	}
+	if _, err := k.get(); err != nil {
+		t.Errorf("a moment later: %v", err)
+	}
+}
+
+// TestSocketDrips: who takes a little now and then is given up, too, when all is not taken in time.
+func TestSocketDrips(t *testing.T) {
+	s, theirs := taken(t)
+	s.within = 200 * time.Millisecond
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		some := make([]byte, 256<<10)
+		for {
+			select {
+			case <-tick.C:
+				_, _ = theirs.Read(some)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	n, err := s.Write(make([]byte, 24<<20))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	if n == 0 {
+		t.Error("nothing was taken")
+	}
+	if _, err := s.Read(make([]byte, 1)); err == nil {
+		t.Error("who reads does not know")
+	}
+}
+
+// TestSocketReused: many that are made and end at once, whose descriptors are others' a moment
+// later, read what is their own, and all end.
+func TestSocketReused(t *testing.T) {
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range byte(rounds(200)) {
+				if err := onceOf(t, i); err != nil {
+					t.Errorf("round %d: %v", i, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	parkedNow(t, 0)
+}
+
+// onceOf has a socket read, and ends it in one of four ways.
+func onceOf(t *testing.T, i byte) error {
+	conn, theirs := socketpair(t)
+	defer theirs.Close()
+	s, err := take(conn)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	got := make(chan error, 1)
+	go func() {
+		if i%3 == 0 {
+			s.(*socket).expect()
+		}
+		var b [1]byte
+		_, err := s.Read(b[:])
+		if err == nil && b[0] != i {
+			err = errors.New("what it reads is another's")
+		}
+		got <- err
+	}()
+	switch i % 4 {
+	case 0:
+		if _, err := theirs.Write([]byte{i}); err != nil {
+			return err
+		}
+		return <-got
+	case 1:
+		_ = s.Close()
+	case 2:
+		theirs.Close()
+	case 3:
+		go s.Close()
+		go s.Close()
+	}
+	if err := <-got; !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("it reads %w", err)
+	}
+	return nil
 }

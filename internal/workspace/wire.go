@@ -129,7 +129,7 @@ const headSize = 8
 // The kinds of a body.
 const (
 	kindMessage = iota << lengthBits // a message, as JSON
-	kindCall                         // see appendCall
+	kindCall                         // see call.append
 	kindResult                       // the call's id, and its result as JSON
 )
 
@@ -226,7 +226,8 @@ func (c *call) read(body []byte) error {
 		if len(body) == 0 || len(body) <= int(body[0]) {
 			return io.ErrUnexpectedEOF
 		}
-		*d, body = string(body[1:1+body[0]]), body[1+body[0]:]
+		end := 1 + int(body[0])
+		*d, body = string(body[1:end]), body[end:]
 	}
 	return json.Unmarshal(body, &c.Request)
 }
