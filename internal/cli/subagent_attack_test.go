@@ -84,19 +84,26 @@ func TestSubagentMoved(t *testing.T) {
 		if _, err := os.Lstat(u.Path("sub/waits")); err == nil {
 			t.Fatal("one was started")
 		}
-		c.send(9, "tools/call", fields{"name": "spawn_subagent", "arguments": oneJob(task, fields{"root": "sub"})}.String())
-		within(t, "it waits", func() bool { _, err := os.Lstat(u.Path("sub/waits")); return err == nil })
-		if err := os.Rename(u.Path("a"), u.Path("sub/a")); err != nil {
-			t.Fatal(err)
-		}
-		out, err := c.out.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		says(t, out, "Permission denied")
-		lacks(t, out, "TOKEN")
+		movedMeanwhile(t, c, task, fields{"root": "sub"}, u.Path("sub/waits"), u.Path("a"), u.Path("sub/a"))
 		c.leaves()
 	})
+}
+
+// movedMeanwhile has a subagent that waits for what is moved, once it says so by making a file,
+// read what is denied: it is not shown.
+func movedMeanwhile(t *testing.T, c *toolClient, task string, lists fields, waits, from, to string) {
+	t.Helper()
+	c.send(9, "tools/call", fields{"name": "spawn_subagent", "arguments": oneJob(task, lists)}.String())
+	within(t, "it waits", func() bool { _, err := os.Lstat(waits); return err == nil })
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.out.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, out, "Permission denied")
+	lacks(t, out, "TOKEN")
 }
 
 // TestSubagentMovedOut: what is denied to the caller is not seen by a subagent where it is moved
@@ -109,17 +116,7 @@ func TestSubagentMovedOut(t *testing.T) {
 		c := toolServer(t, u, "mcp", "serve", "--agent", "mur")
 		says(t, c.job("true", fields{"root": "a/b/sub", "write": []string{u.Path("a/b/sub")}}), "denied", "a/b could be moved there")
 		const task = "touch waits; until [ -e b ]; do sleep 0.01; done; cat b/.env"
-		c.send(9, "tools/call", fields{"name": "spawn_subagent", "arguments": oneJob(task, fields{"deny": []string{u.Path("a")}})}.String())
-		within(t, "it waits", func() bool { _, err := os.Lstat(u.Path("waits")); return err == nil })
-		if err := os.Rename(u.Path("a/b"), u.Path("b")); err != nil {
-			t.Fatal(err)
-		}
-		out, err := c.out.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		says(t, out, "Permission denied")
-		lacks(t, out, "TOKEN")
+		movedMeanwhile(t, c, task, fields{"deny": []string{u.Path("a")}}, u.Path("waits"), u.Path("a/b"), u.Path("b"))
 		c.leaves()
 	})
 }

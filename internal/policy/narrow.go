@@ -75,11 +75,13 @@ func Narrow(parent *Request, n Narrowing) (*Request, error) {
 	w.root(child)
 	child.Exec = w.exec()
 	child.Grants = w.grants()
-	if moved := w.moved(child); len(moved) > 0 && n.Root != "" && n.Write == nil && n.Read == nil {
+	moved := w.moved(child)
+	if len(moved) > 0 && n.Root != "" && n.Write == nil && n.Read == nil {
 		w.wide = true
 		child.Grants = w.grants()
+		moved = w.moved(child)
 	}
-	for _, m := range w.moved(child) {
+	for _, m := range moved {
 		w.isDenied(m.hint, "%s", m.text)
 	}
 	w.hosts(child)

@@ -25,24 +25,26 @@ type moving struct{ text, hint string }
 func (w *narrower) moved(child *Request) []moving {
 	var out []moving
 	mounts, kinds := child.mounts(w.parent)
-	for _, by := range append(slices.Clone(w.parent.above), w.plan) {
+	for _, by := range child.above {
 		fixed := by.fixed()
 		for _, m := range by.Masks {
 			masked := longest(mounts, m.Path) // the child's mount in which it has the mask, "" for none
 			for _, at := range mounts {
-				dir := ""
-				if kinds[at] != "" && at != masked {
-					dir = by.movable(m.Path, masked, at, fixed)
+				if kinds[at] == "" || at == masked {
+					continue
 				}
+				dir := by.movable(m.Path, masked, at, fixed)
 				if dir == "" {
 					continue
 				}
-				mv := moving{text: fmt.Sprintf("%s %s: %s is denied, and %s could be moved there", kinds[at], bourn.Printable(at), bourn.Printable(m.Path), bourn.Printable(dir))}
-				if kinds[at] == KindSpawnDir {
-					mv.hint = "leave the spawn dir out, or ask a person to deny " + bourn.Printable(dir) + " itself"
-				} else {
+				mend := "leave the spawn dir out"
+				if kinds[at] != KindSpawnDir {
 					root, _ := by.Root(dir)
-					mv.hint = "name all that the parent has there, write " + bourn.Printable(root) + ", or ask a person to deny " + bourn.Printable(dir) + " itself"
+					mend = "name all that the parent has there, write " + bourn.Printable(root)
+				}
+				mv := moving{
+					fmt.Sprintf("%s %s: %s is denied, and %s could be moved there", kinds[at], bourn.Printable(at), bourn.Printable(m.Path), bourn.Printable(dir)),
+					mend + ", or ask a person to deny " + bourn.Printable(dir) + " itself",
 				}
 				if !slices.Contains(out, mv) {
 					out = append(out, mv)

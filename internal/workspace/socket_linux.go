@@ -210,12 +210,8 @@ func (s *socket) expect() {
 
 // poll is poll(2) for one descriptor, as long as within. It returns 0 where nothing came, or a signal did.
 func poll(fd int, events int16, within time.Duration) (int, error) {
-	var wait *unix.Timespec
-	if within < forever {
-		t := unix.NsecToTimespec(within.Nanoseconds())
-		wait = &t
-	}
-	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: events}}, wait, nil)
+	wait := unix.NsecToTimespec(within.Nanoseconds())
+	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: events}}, &wait, nil)
 	if errors.Is(err, unix.EINTR) {
 		return 0, nil
 	}

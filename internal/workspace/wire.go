@@ -129,7 +129,7 @@ const headSize = 8
 // The kinds of a body.
 const (
 	kindMessage = iota << lengthBits // a message, as JSON
-	kindCall                         // see call.append
+	kindCall                         // see call.head
 	kindResult                       // the call's id, and its result as JSON
 )
 
@@ -137,18 +137,19 @@ const lengthBits = 28
 
 // send sends a message.
 func (c *channel) send(m message) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	frame, kind, err := m.append(append(c.out[:0], make([]byte, headSize)...))
+	kind, first, text, err := m.body()
 	if err != nil {
 		return err
 	}
-	body := len(frame) - headSize
+	body := len(first) + len(text)
 	if body+len(m.blob) > maxFrame {
 		return fmt.Errorf("%w: a message of %d bytes; %d fit", bourn.ErrInvalid, body+len(m.blob), maxFrame)
 	}
-	binary.BigEndian.PutUint32(frame, kind|uint32(body))
-	binary.BigEndian.PutUint32(frame[4:], uint32(len(m.blob)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	frame := binary.BigEndian.AppendUint32(c.out[:0], kind|uint32(body))
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len(m.blob)))
+	frame = append(append(frame, first...), text...)
 	if len(m.blob) <= kept/2 {
 		frame = append(frame, m.blob...)
 		m.blob = nil
@@ -165,39 +166,41 @@ func (c *channel) send(m message) error {
 	return err
 }
 
-// append appends a message's body. What comes often has a form that is read in one step: JSON
-// in JSON is read twice.
-func (m message) append(frame []byte) ([]byte, uint32, error) {
+// body returns a message's body: what precedes the JSON, and that. What comes often has a form
+// that is read in one step: JSON in JSON is read twice.
+func (m message) body() (kind uint32, first, text []byte, err error) {
 	switch {
 	case m.Call != nil:
-		frame, err := m.Call.append(binary.BigEndian.AppendUint64(frame, m.ID))
-		return frame, kindCall, err
+		kind = kindCall
+		if first, err = m.Call.head(binary.BigEndian.AppendUint64(nil, m.ID)); err == nil {
+			text, err = json.Marshal(m.Call.Request)
+		}
 	case m.Done != nil && m.Done.Problem == nil:
-		return append(binary.BigEndian.AppendUint64(frame, m.ID), m.Done.Result...), kindResult, nil
+		kind, first, text = kindResult, binary.BigEndian.AppendUint64(nil, m.ID), m.Done.Result
+	default:
+		text, err = json.Marshal(m)
 	}
-	text, err := json.Marshal(m)
-	return append(frame, text...), kindMessage, err
+	return kind, first, text, err
 }
 
-// append appends the review of a call, and its request as JSON: whether chunks are wanted, the
-// outcome, and both digests, each behind its length of a byte.
-func (c *call) append(frame []byte) ([]byte, error) {
+// head appends what precedes the request of a call: whether chunks are wanted, the outcome of
+// the review, and both digests, each behind its length of a byte.
+func (c *call) head(first []byte) ([]byte, error) {
 	chunks := byte(0)
 	if c.Chunks {
 		chunks = 1
 	}
-	frame = append(frame, chunks, byte(c.Review.Outcome))
+	first = append(first, chunks, byte(c.Review.Outcome))
 	for _, d := range []string{c.Review.Action, c.Review.Rules} {
 		if len(d) > 255 {
 			return nil, fmt.Errorf("%w: a digest of %d bytes", bourn.ErrInvalid, len(d))
 		}
-		frame = append(append(frame, byte(len(d))), d...)
+		first = append(append(first, byte(len(d))), d...)
 	}
-	text, err := json.Marshal(c.Request)
-	return append(frame, text...), err
+	return first, nil
 }
 
-// read reads what append wrote. Neither keeps body.
+// read reads what body returned, and keeps nothing of it.
 func (m *message) read(kind uint32, body []byte) error {
 	if kind == kindMessage {
 		return json.Unmarshal(body, m)
